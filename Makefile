@@ -1,0 +1,51 @@
+# Everything a developer runs. `make help` lists it; `make check` is what CI does.
+
+GO ?= go
+PKG := ./...
+
+.PHONY: help run build test race check fmt vet lint fuzz oracle crash bench bench-all tools idle
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
+
+run: ## run the server on 127.0.0.1:6379 with its data in ./redoubt-data
+	$(GO) run ./cmd/redoubt
+
+build: ## build bin/redoubt
+	$(GO) build -o bin/redoubt ./cmd/redoubt
+
+test: ## all tests that need only Go
+	$(GO) test $(PKG)
+
+race: ## all tests under the race detector
+	$(GO) test -race $(PKG)
+
+fmt: ## fail if a file is not formatted
+	@test -z "$$(gofmt -l .)" || { gofmt -l .; exit 1; }
+
+vet: ## go vet
+	$(GO) vet $(PKG)
+
+check: fmt vet test race ## what CI runs
+
+fuzz: ## fuzz the parsers and codecs for a while each (FUZZTIME=30s)
+	./bench/fuzz.sh $(or $(FUZZTIME),30s)
+
+tools: ## install what oracle and bench compare with (Debian: redis-server, redis-tools)
+	apt-get update && apt-get install -y redis-server redis-tools
+
+oracle: ## command scripts and random sequences against a real redis-server
+	REDOUBT_ORACLE=1 $(GO) test -count=1 -timeout 60m ./test/...
+
+crash: ## many rounds of kill -9 and restart
+	REDOUBT_CRASH_ROUNDS=30 $(GO) test -count=1 -timeout 30m ./test/crash
+
+idle: ## what 10,000 idle connections cost
+	REDOUBT_IDLE=10000 $(GO) test -count=1 -run Idle -v ./server
+
+bench: ## compare with redis-server, no persistence; writes docs/bench
+	$(GO) run ./bench -suite mem
+
+bench-all: bench ## the same with everysec and always
+	$(GO) run ./bench -suite everysec
+	$(GO) run ./bench -suite always -n 20000

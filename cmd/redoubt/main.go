@@ -1,0 +1,156 @@
+// Command redoubt is the server.
+//
+//	redoubt [redis.conf] [--directive value ...]
+//
+// The directives are Redis's, plus a few of its own: redoubt --help lists them.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"time"
+
+	"redoubt/config"
+	"redoubt/engine"
+	"redoubt/engine/mem"
+	"redoubt/engine/pebble"
+	"redoubt/server"
+)
+
+func main() {
+	if err := run(os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "redoubt:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string, out io.Writer) error {
+	if len(args) == 1 {
+		switch args[0] {
+		case "--version", "-v":
+			fmt.Fprintf(out, "redoubt %s (Redis %s commands), %s\n", server.Version, server.RedisVersion, runtime.Version())
+			return nil
+		case "--help", "-h":
+			return usage(out)
+		}
+	}
+	cfg := config.New()
+	if err := cfg.Args(args); err != nil {
+		return err
+	}
+	log, closeLog, err := openLog(cfg)
+	if err != nil {
+		return err
+	}
+	defer closeLog()
+	if err := os.MkdirAll(cfg.Str("dir"), 0o755); err != nil {
+		return fmt.Errorf("make the data directory: %w", err)
+	}
+	eng, err := openEngine(cfg, log)
+	if err != nil {
+		return err
+	}
+	srv, err := server.New(server.Options{
+		Config: cfg, Engine: eng, Logger: log, Seed: uint64(time.Now().UnixNano()),
+	})
+	if err != nil {
+		return errors.Join(err, eng.Close())
+	}
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, syscall.SIGTERM, syscall.SIGINT)
+	if err := srv.Start(); err != nil {
+		return errors.Join(err, eng.Close())
+	}
+	banner(out, cfg, srv)
+	select {
+	case sig := <-stop:
+		log.Info("shutting down", "signal", sig.String())
+	case <-srv.Stopping():
+		log.Info("shutting down", "reason", "SHUTDOWN command")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownTime)
+	defer cancel()
+	if err := srv.Shutdown(ctx); err != nil {
+		return err
+	}
+	log.Info("bye")
+	return nil
+}
+
+// shutdownTime bounds how long running commands are waited for.
+const shutdownTime = 5 * time.Second
+
+// openEngine opens the store that the configuration names.
+func openEngine(cfg *config.Config, log *slog.Logger) (engine.Engine, error) {
+	if cfg.Enum("engine") == "mem" {
+		return mem.New(), nil
+	}
+	policy := func() pebble.FsyncPolicy {
+		return map[string]pebble.FsyncPolicy{"always": pebble.Always, "everysec": pebble.EverySec, "no": pebble.No}[cfg.Enum("appendfsync")]
+	}
+	eng, err := pebble.Open(pebble.Options{
+		Dir:    filepath.Join(cfg.Str("dir"), "pebble"),
+		Memory: cfg.Int("maxmemory") / 2, // the rest is for connections and the process itself
+		Fsync:  policy(),
+		Logger: log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	cfg.OnChange("appendfsync", func() error { return eng.SetFsync(policy()) })
+	return eng, nil
+}
+
+// banner says what a user must know: where to connect, where the data is, what
+// survives what, and how much memory is taken.
+func banner(out io.Writer, cfg *config.Config, srv *server.Server) {
+	data, durability := cfg.Str("dir"), map[string]string{
+		"always":   "always: a write is on disk (fsync) before its reply",
+		"everysec": "everysec: a write is with the operating system before its reply, on disk within a second",
+		"no":       "no: a write is with the operating system before its reply",
+	}[cfg.Enum("appendfsync")]
+	if cfg.Enum("engine") == "mem" {
+		data, durability = "memory only (engine mem)", "none: everything is lost when the process ends"
+	}
+	fmt.Fprintf(out, "Redoubt %s, process %d\n", server.Version, os.Getpid())
+	fmt.Fprintf(out, "  listening   %s\n", srv.Addr())
+	fmt.Fprintf(out, "  data        %s\n", data)
+	fmt.Fprintf(out, "  durability  %s\n", durability)
+	fmt.Fprintf(out, "  memory      %d MiB (maxmemory)\n", cfg.Int("maxmemory")>>20)
+}
+
+func openLog(cfg *config.Config) (*slog.Logger, func() error, error) {
+	level := map[string]slog.Level{"debug": slog.LevelDebug, "verbose": slog.LevelDebug, "notice": slog.LevelInfo, "warning": slog.LevelWarn}
+	var out io.WriteCloser = os.Stderr
+	if name := cfg.Str("logfile"); name != "" {
+		f, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+		if err != nil {
+			return nil, nil, fmt.Errorf("open the log file: %w", err)
+		}
+		out = f
+	}
+	l, ok := level[cfg.Enum("loglevel")]
+	if !ok {
+		l = slog.LevelError + 4 // nothing
+	}
+	return slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: l})), out.Close, nil
+}
+
+func usage(out io.Writer) error {
+	fmt.Fprint(out, "usage: redoubt [redis.conf] [--directive value ...]\n\n"+
+		"The directives are those of redis.conf. Redoubt's own, or those with another default:\n\n")
+	for _, d := range config.New().Directives() {
+		if doc := d.Doc; doc != "" {
+			fmt.Fprintf(out, "  --%-14s %s\n", d.Name, doc)
+		}
+	}
+	return nil
+}

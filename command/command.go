@@ -1,0 +1,311 @@
+// Package command is the table of Redis commands: one descriptor per command,
+// with its metadata and its handler side by side. COMMAND, ACL categories, key
+// extraction and the documentation all come from these values.
+//
+// A handler is a deterministic function of its Ctx. It reads and writes keys
+// through Ctx.Tx, builds its reply in Ctx.Reply and returns nil, or returns an
+// error, in which case everything it did is undone. It may be run more than
+// once. It sees no socket, no clock, no global random source, no server.
+//
+// Commands about the server or the connection have descriptors of the same
+// kind, without Run, in package server.
+package command
+
+import (
+	"math/rand/v2"
+	"strings"
+
+	"redoubt/keyspace"
+	"redoubt/wire"
+)
+
+// Command describes one command or subcommand.
+type Command struct {
+	Name    string // in lower case, without its container's name
+	Summary string
+	Since   string
+	Group   Group
+	Arity   int // number of arguments with the name; -n means at least n
+	Flags   Flags
+	// Categories are ACL categories beyond those that follow from Flags and
+	// Group.
+	Categories Category
+	Tips       []string
+	Keys       []KeySpec
+	// Syntax lists the arguments in the notation of syntax.go.
+	Syntax string
+	// Doc holds what COMMAND DOCS says besides.
+	Complexity, Deprecated, ReplacedBy string
+
+	Run  func(*Ctx) error
+	Subs []*Command // a container has subcommands and usually no Run
+
+	// Set by NewTable.
+	ID       int      // dense, for statistics
+	Parent   *Command // the container of a subcommand
+	FullName string   // "client|list"
+}
+
+// Group is a group of commands, as in COMMAND DOCS.
+type Group string
+
+const (
+	Bitmap       Group = "bitmap"
+	Cluster      Group = "cluster"
+	Connection   Group = "connection"
+	Generic      Group = "generic"
+	Geo          Group = "geo"
+	Hash         Group = "hash"
+	HyperLogLog  Group = "hyperloglog"
+	List         Group = "list"
+	PubSub       Group = "pubsub"
+	Scripting    Group = "scripting"
+	Server       Group = "server"
+	Set          Group = "set"
+	SortedSet    Group = "sorted-set"
+	Stream       Group = "stream"
+	String       Group = "string"
+	Transactions Group = "transactions"
+)
+
+// Flags are the command flags that Redis reports, and ours above them.
+type Flags uint64
+
+const (
+	Write Flags = 1 << iota
+	ReadOnly
+	DenyOOM
+	Admin
+	PubSubFlag
+	NoScript
+	Blocking
+	Loading
+	Stale
+	SkipMonitor
+	SkipSlowlog
+	Asking
+	Fast
+	NoAuth
+	MayReplicate
+	NoAsyncLoading
+	NoMulti
+	MovableKeys
+	AllowBusy
+	// Alone: the command needs the whole keyspace latched.
+	Alone
+	// Slow: the command runs on a worker always.
+	Slow
+	// OneState: the command walks many rows and must see one state of them.
+	OneState
+)
+
+// FlagNames are the names of the flags that clients see, in Redis's order.
+var FlagNames = []struct {
+	Flag Flags
+	Name string
+}{
+	{Write, "write"}, {ReadOnly, "readonly"}, {DenyOOM, "denyoom"}, {Admin, "admin"}, {PubSubFlag, "pubsub"},
+	{NoScript, "noscript"}, {Blocking, "blocking"}, {Loading, "loading"}, {Stale, "stale"},
+	{SkipMonitor, "skip_monitor"}, {SkipSlowlog, "skip_slowlog"}, {Asking, "asking"}, {Fast, "fast"},
+	{NoAuth, "no_auth"}, {MayReplicate, "may_replicate"}, {NoAsyncLoading, "no_async_loading"},
+	{NoMulti, "no_multi"}, {MovableKeys, "movablekeys"}, {AllowBusy, "allow_busy"},
+}
+
+// Category is a set of ACL categories.
+type Category uint32
+
+const (
+	CatKeyspace Category = 1 << iota
+	CatRead
+	CatWrite
+	CatSet
+	CatSortedSet
+	CatList
+	CatHash
+	CatString
+	CatBitmap
+	CatHyperLogLog
+	CatGeo
+	CatStream
+	CatPubSub
+	CatAdmin
+	CatFast
+	CatSlow
+	CatBlocking
+	CatDangerous
+	CatConnection
+	CatTransaction
+	CatScripting
+)
+
+// CategoryNames are the names of the categories, in Redis's order.
+var CategoryNames = []string{
+	"keyspace", "read", "write", "set", "sortedset", "list", "hash", "string", "bitmap", "hyperloglog", "geo",
+	"stream", "pubsub", "admin", "fast", "slow", "blocking", "dangerous", "connection", "transaction", "scripting",
+}
+
+var groupCategory = map[Group]Category{
+	Bitmap: CatBitmap, Connection: CatConnection, Geo: CatGeo, Hash: CatHash, HyperLogLog: CatHyperLogLog,
+	List: CatList, Scripting: CatScripting, Set: CatSet, SortedSet: CatSortedSet, Stream: CatStream,
+	String: CatString, Transactions: CatTransaction, PubSub: CatPubSub, Generic: CatKeyspace,
+}
+
+// AllCategories are the command's categories: by its group, by its flags, and
+// its own.
+func (c *Command) AllCategories() Category {
+	cat := c.Categories
+	if c.Group != Generic || c.Flags&(Write|ReadOnly) != 0 {
+		cat |= groupCategory[c.Group]
+	}
+	is := func(f Flags) bool { return c.Flags&f != 0 }
+	if is(Write) {
+		cat |= CatWrite
+	}
+	if is(ReadOnly) && !is(NoScript) && c.Group != Scripting {
+		cat |= CatRead
+	}
+	if is(Admin) {
+		cat |= CatAdmin | CatDangerous
+	}
+	if is(PubSubFlag) {
+		cat |= CatPubSub
+	}
+	if is(Fast) {
+		cat |= CatFast
+	}
+	if is(Blocking) {
+		cat |= CatBlocking
+	}
+	if cat&CatFast == 0 {
+		cat |= CatSlow
+	}
+	return cat
+}
+
+// Ctx is what a handler sees of one execution.
+type Ctx struct {
+	Cmd   *Command
+	Args  [][]byte // Args[0] is the command's name
+	Tx    *keyspace.Tx
+	Reply *wire.Writer
+	// Seed makes this execution's random numbers; see Rand.
+	Seed   uint64
+	Limits *Limits
+	Usage  Usage
+
+	rand *rand.Rand
+}
+
+// Limits are the settings that handlers depend on.
+type Limits struct {
+	MaxBulk int64 // proto-max-bulk-len
+	LFU     bool  // maxmemory-policy is an LFU one
+}
+
+// Usage tells how a key was used lately.
+type Usage interface {
+	// Idle is for how many seconds the key was not used.
+	Idle(key []byte) int64
+	// Freq is the logarithmic access counter of the key.
+	Freq(key []byte) int64
+	// Touch marks the key as used now.
+	Touch(key []byte)
+}
+
+// Rand returns the random numbers of this execution, the same ones in each run.
+func (c *Ctx) Rand() *rand.Rand {
+	if c.rand == nil {
+		c.rand = rand.New(rand.NewPCG(c.Seed, 0x9e3779b97f4a7c15))
+	}
+	return c.rand
+}
+
+// Reset makes the Ctx ready for another run.
+func (c *Ctx) Reset() { c.rand = nil }
+
+// Table finds commands by name.
+type Table struct {
+	byName map[string]*Command
+	list   []*Command // top-level commands, in the order given
+	all    []*Command // with subcommands, by ID
+}
+
+// NewTable makes a table of commands. A name that comes twice is a mistake in
+// the program.
+func NewTable(groups ...[]*Command) *Table {
+	t := &Table{byName: make(map[string]*Command)}
+	for _, g := range groups {
+		for _, c := range g {
+			if t.byName[c.Name] != nil {
+				panic("command " + c.Name + " is declared twice")
+			}
+			t.byName[c.Name] = c
+			t.list = append(t.list, c)
+			t.add(c, nil)
+		}
+	}
+	return t
+}
+
+func (t *Table) add(c, parent *Command) {
+	c.ID, c.Parent, c.FullName = len(t.all), parent, c.Name
+	if parent != nil {
+		c.FullName = parent.Name + "|" + c.Name
+	}
+	t.all = append(t.all, c)
+	for _, s := range c.Subs {
+		t.add(s, c)
+	}
+}
+
+// Commands are the top-level commands; All has subcommands too, by ID.
+func (t *Table) Commands() []*Command { return t.list }
+func (t *Table) All() []*Command      { return t.all }
+
+// Lookup finds a top-level command by a name in any case.
+func (t *Table) Lookup(name []byte) *Command {
+	var buf [32]byte
+	if len(name) > len(buf) {
+		return nil
+	}
+	return t.byName[string(lower(buf[:len(name)], name))]
+}
+
+// Find finds the command of a whole call: the subcommand when the command is
+// a container and the call names one. It returns the container alone when the
+// subcommand is unknown or missing.
+func (t *Table) Find(args [][]byte) (cmd *Command) {
+	c := t.Lookup(args[0])
+	if c == nil || len(c.Subs) == 0 || len(args) < 2 {
+		return c
+	}
+	if s := c.Sub(args[1]); s != nil {
+		return s
+	}
+	return c
+}
+
+// Sub finds a subcommand by a name in any case.
+func (c *Command) Sub(name []byte) *Command {
+	for _, s := range c.Subs {
+		if len(s.Name) == len(name) && strings.EqualFold(s.Name, string(name)) {
+			return s
+		}
+	}
+	return nil
+}
+
+func lower(dst, src []byte) []byte {
+	for i, c := range src {
+		if c-'A' < 26 {
+			c |= 32
+		}
+		dst[i] = c
+	}
+	return dst
+}
+
+// ArityOK says whether a call with n arguments, the name included, is allowed.
+func (c *Command) ArityOK(n int) bool {
+	return n == c.Arity || (c.Arity < 0 && n >= -c.Arity)
+}

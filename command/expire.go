@@ -1,0 +1,196 @@
+package command
+
+import (
+	"math"
+
+	"redoubt/keyspace"
+	"redoubt/number"
+)
+
+// Commands on the expiry of keys. A time that has passed already removes the
+// key at once, as a deletion and not as an expiry.
+
+var expire = &Command{
+	Name: "expire", Group: Generic, Since: "1.0.0", Arity: -3,
+	Flags: Write | Fast, Keys: OneKey(1, RW|Update),
+	Syntax:  "key seconds:integer [NX|XX|GT|LT]",
+	Summary: "Lets a key expire after a number of seconds.",
+	Run:     func(c *Ctx) error { return setExpiry(c, c.Tx.Now, 1000) },
+}
+
+var pexpire = &Command{
+	Name: "pexpire", Group: Generic, Since: "2.6.0", Arity: -3,
+	Flags: Write | Fast, Keys: OneKey(1, RW|Update),
+	Syntax:  "key milliseconds:integer [NX|XX|GT|LT]",
+	Summary: "Lets a key expire after a number of milliseconds.",
+	Run:     func(c *Ctx) error { return setExpiry(c, c.Tx.Now, 1) },
+}
+
+var expireAt = &Command{
+	Name: "expireat", Group: Generic, Since: "1.2.0", Arity: -3,
+	Flags: Write | Fast, Keys: OneKey(1, RW|Update),
+	Syntax:  "key unix-time-seconds:unix-time [NX|XX|GT|LT]",
+	Summary: "Lets a key expire at a Unix time in seconds.",
+	Run:     func(c *Ctx) error { return setExpiry(c, 0, 1000) },
+}
+
+var pexpireAt = &Command{
+	Name: "pexpireat", Group: Generic, Since: "2.6.0", Arity: -3,
+	Flags: Write | Fast, Keys: OneKey(1, RW|Update),
+	Syntax:  "key unix-time-milliseconds:unix-time [NX|XX|GT|LT]",
+	Summary: "Lets a key expire at a Unix time in milliseconds.",
+	Run:     func(c *Ctx) error { return setExpiry(c, 0, 1) },
+}
+
+// setExpiry gives a key the expiry base plus the argument in units of so many
+// milliseconds.
+func setExpiry(c *Ctx, base, unit int64) error {
+	cond, err := expiryCondition(c.Args[3:])
+	if err != nil {
+		return err
+	}
+	at, ok := number.ParseInt(c.Args[2])
+	if !ok {
+		return ErrNotInteger
+	}
+	if at > math.MaxInt64/unit || at < math.MinInt64/unit || at*unit > math.MaxInt64-base {
+		return ExpireError(c.Cmd.Name)
+	}
+	at = at*unit + base
+	key := c.Args[1]
+	m := c.Tx.Find(key)
+	if !m.Exists() || !cond.allows(m.Expire, at) {
+		c.Reply.Int(0)
+		return nil
+	}
+	if at <= c.Tx.Now {
+		c.Tx.Remove(key, m)
+		c.Tx.Changed(keyspace.Generic, "del", key)
+	} else {
+		old := m
+		m.Expire = at
+		c.Tx.Store(key, old, m)
+		c.Tx.Changed(keyspace.Generic, "expire", key)
+	}
+	c.Reply.Int(1)
+	return nil
+}
+
+// condition says when an expiry may be changed.
+type condition struct{ nx, xx, gt, lt bool }
+
+func expiryCondition(args [][]byte) (c condition, err error) {
+	for _, arg := range args {
+		switch {
+		case isWord(arg, "nx"):
+			c.nx = true
+		case isWord(arg, "xx"):
+			c.xx = true
+		case isWord(arg, "gt"):
+			c.gt = true
+		case isWord(arg, "lt"):
+			c.lt = true
+		default:
+			return c, optionError(cString(arg))
+		}
+	}
+	if c.nx && (c.xx || c.gt || c.lt) {
+		return c, ErrExpireNX
+	}
+	if c.gt && c.lt {
+		return c, ErrExpireGTLT
+	}
+	return c, nil
+}
+
+// allows says whether an expiry may change from one time to another; 0 stands
+// for none, which is later than any time.
+func (c condition) allows(from, to int64) bool {
+	switch {
+	case c.nx && from != 0, c.xx && from == 0:
+		return false
+	case c.gt:
+		return from != 0 && to > from
+	case c.lt:
+		return from == 0 || to < from
+	}
+	return true
+}
+
+var persist = &Command{
+	Name: "persist", Group: Generic, Since: "2.2.0", Arity: 2,
+	Flags: Write | Fast, Keys: OneKey(1, RW|Update),
+	Syntax:  "key",
+	Summary: "Takes the expiry of a key away.",
+	Run: func(c *Ctx) error {
+		key := c.Args[1]
+		m := c.Tx.Find(key)
+		if m.Expire == 0 {
+			c.Reply.Int(0)
+			return nil
+		}
+		old := m
+		m.Expire = 0
+		c.Tx.Store(key, old, m)
+		c.Tx.Changed(keyspace.Generic, "persist", key)
+		c.Reply.Int(1)
+		return nil
+	},
+}
+
+var ttl = &Command{
+	Name: "ttl", Group: Generic, Since: "1.0.0", Arity: 2,
+	Flags: ReadOnly | Fast, Keys: OneKey(1, RO|Access),
+	Tips:    []string{"nondeterministic_output"},
+	Syntax:  "key",
+	Summary: "Tells in how many seconds a key expires.",
+	Run:     func(c *Ctx) error { return tellExpiry(c, false, 1000) },
+}
+
+var pttl = &Command{
+	Name: "pttl", Group: Generic, Since: "2.6.0", Arity: 2,
+	Flags: ReadOnly | Fast, Keys: OneKey(1, RO|Access),
+	Tips:    []string{"nondeterministic_output"},
+	Syntax:  "key",
+	Summary: "Tells in how many milliseconds a key expires.",
+	Run:     func(c *Ctx) error { return tellExpiry(c, false, 1) },
+}
+
+var expireTime = &Command{
+	Name: "expiretime", Group: Generic, Since: "7.0.0", Arity: 2,
+	Flags: ReadOnly | Fast, Keys: OneKey(1, RO|Access),
+	Syntax:  "key",
+	Summary: "Tells at which Unix time in seconds a key expires.",
+	Run:     func(c *Ctx) error { return tellExpiry(c, true, 1000) },
+}
+
+var pexpireTime = &Command{
+	Name: "pexpiretime", Group: Generic, Since: "7.0.0", Arity: 2,
+	Flags: ReadOnly | Fast, Keys: OneKey(1, RO|Access),
+	Syntax:  "key",
+	Summary: "Tells at which Unix time in milliseconds a key expires.",
+	Run:     func(c *Ctx) error { return tellExpiry(c, true, 1) },
+}
+
+// tellExpiry replies with the expiry of a key in a unit of so many
+// milliseconds, rounded; -1 for a key without one, -2 for no key.
+func tellExpiry(c *Ctx, absolute bool, unit int64) error {
+	m := c.Tx.Read(c.Args[1])
+	if !m.Exists() {
+		c.Reply.Int(-2)
+		return nil
+	}
+	if m.Expire == 0 {
+		c.Reply.Int(-1)
+		return nil
+	}
+	at := m.Expire
+	if !absolute {
+		at -= c.Tx.Now
+	}
+	if unit > 1 {
+		at = (at + unit/2) / unit
+	}
+	c.Reply.Int(at)
+	return nil
+}

@@ -1,0 +1,86 @@
+package command
+
+import (
+	"strings"
+)
+
+// Help returns the lines that HELP of a container replies, each as a status: a
+// heading, and for each subcommand its call and its summary.
+func Help(container *Command) []string {
+	name := strings.ToUpper(container.Name)
+	lines := []string{name + " <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"}
+	for _, s := range container.Subs {
+		if s.Name == "help" {
+			continue
+		}
+		lines = append(lines, strings.TrimSpace(strings.ToUpper(s.Name)+" "+helpSyntax(s.Syntax)))
+		lines = append(lines, wrap(s.Summary, "    ", 79)...)
+	}
+	return append(lines, "HELP", "    Print this help.")
+}
+
+// writeHelp is the handler of a HELP subcommand.
+func writeHelp(c *Ctx) error {
+	lines := Help(c.Cmd.Parent)
+	c.Reply.Array(len(lines))
+	for _, l := range lines {
+		c.Reply.Status(l)
+	}
+	return nil
+}
+
+// helpSyntax turns a descriptor's syntax into the notation of Redis's help:
+// arguments in angle brackets, words to be typed as they are.
+func helpSyntax(syntax string) string {
+	var b strings.Builder
+	for i := 0; i < len(syntax); {
+		c := syntax[i]
+		if !isNameByte(c) {
+			if c != '<' && c != '>' && c != '(' && c != ')' {
+				b.WriteByte(c)
+			}
+			i++
+			continue
+		}
+		end := i
+		for end < len(syntax) && isNameByte(syntax[end]) {
+			end++
+		}
+		word := syntax[i:end]
+		i = end
+		if i < len(syntax) && syntax[i] == ':' { // the type is for COMMAND DOCS
+			for i++; i < len(syntax) && isNameByte(syntax[i]); i++ {
+			}
+		}
+		if word == strings.ToUpper(word) {
+			b.WriteString(word)
+		} else {
+			b.WriteString("<" + word + ">")
+		}
+		if strings.HasPrefix(syntax[i:], "...") {
+			b.WriteByte(' ')
+		}
+	}
+	return b.String()
+}
+
+func isNameByte(c byte) bool {
+	return c == '-' || c == '_' || c-'0' < 10 || (c|32)-'a' < 26
+}
+
+// wrap breaks a text into indented lines of at most width characters.
+func wrap(text, indent string, width int) (lines []string) {
+	line := indent
+	for _, word := range strings.Fields(text) {
+		switch {
+		case line == indent:
+			line += word
+		case len(line)+1+len(word) > width:
+			lines = append(lines, line)
+			line = indent + word
+		default:
+			line += " " + word
+		}
+	}
+	return append(lines, line)
+}

@@ -1,0 +1,168 @@
+package command
+
+import (
+	"strings"
+
+	"redoubt/number"
+)
+
+// KeySpec says where keys are among a command's arguments, in the terms that
+// Redis reports: where to begin, and how to go on from there.
+type KeySpec struct {
+	Flags KeyFlags
+	Begin Begin
+	Find  Find
+	Notes string
+}
+
+// Begin is where the search for keys begins: at an index, or behind a keyword
+// that is looked for from an index on (negative: backwards from the end).
+type Begin struct {
+	Index   int
+	Keyword string
+	From    int
+	Unknown bool
+}
+
+// Find is how keys follow the beginning: a range (last relative to the first,
+// negative from the end; step; limit 2 means half of the arguments), or a
+// number of keys given by an argument.
+type Find struct {
+	Last, Step, Limit   int
+	KeyNum              bool // then the next three count
+	NumIdx, First, Hops int
+	Unknown             bool
+}
+
+// KeyFlags say what the command does with the keys.
+type KeyFlags uint16
+
+const (
+	RW KeyFlags = 1 << iota
+	RO
+	OW
+	RM
+	Access
+	Update
+	Insert
+	Delete
+	NotKey
+	Incomplete
+	VariableFlags
+)
+
+// KeyFlagNames are the names of the flags, in Redis's order.
+var KeyFlagNames = []struct {
+	Flag KeyFlags
+	Name string
+}{
+	{RO, "RO"}, {RW, "RW"}, {OW, "OW"}, {RM, "RM"}, {Access, "access"}, {Update, "update"}, {Insert, "insert"},
+	{Delete, "delete"}, {NotKey, "not_key"}, {Incomplete, "incomplete"}, {VariableFlags, "variable_flags"},
+}
+
+// OneKey is a single key at an index.
+func OneKey(index int, flags KeyFlags) []KeySpec { return KeyRange(index, 0, 1, flags) }
+
+// KeyRange is keys from an index to a last one, which counts from the first or,
+// when negative, from the end of the arguments.
+func KeyRange(first, last, step int, flags KeyFlags) []KeySpec {
+	return []KeySpec{{Flags: flags, Begin: Begin{Index: first}, Find: Find{Last: last, Step: step}}}
+}
+
+// KeyNum is keys whose number is given by the argument at an index.
+func KeyNum(index int, flags KeyFlags) []KeySpec {
+	return []KeySpec{{Flags: flags, Begin: Begin{Index: index}, Find: Find{KeyNum: true, First: 1, Hops: 1}}}
+}
+
+// EachKey calls visit with the index of every key argument. It says false when
+// the arguments do not fit the specs, as with a number of keys that is not one.
+func (c *Command) EachKey(args [][]byte, visit func(i int, s *KeySpec)) bool {
+	for k := range c.Keys {
+		s := &c.Keys[k]
+		if s.Flags&NotKey != 0 {
+			continue
+		}
+		first, ok := s.begin(args)
+		if !ok {
+			if s.Begin.Keyword != "" {
+				continue
+			}
+			return false
+		}
+		if !s.find(args, first, visit) {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *KeySpec) begin(args [][]byte) (first int, ok bool) {
+	b := s.Begin
+	switch {
+	case b.Unknown:
+		return 0, false
+	case b.Keyword == "":
+		return b.Index, b.Index < len(args)
+	case b.From > 0:
+		for i := b.From; i < len(args)-1; i++ {
+			if strings.EqualFold(string(args[i]), b.Keyword) {
+				return i + 1, true
+			}
+		}
+	default:
+		for i := len(args) + b.From; i > 0; i-- {
+			if strings.EqualFold(string(args[i]), b.Keyword) {
+				return i + 1, i+1 < len(args)
+			}
+		}
+	}
+	return 0, false
+}
+
+func (s *KeySpec) find(args [][]byte, first int, visit func(int, *KeySpec)) bool {
+	f := s.Find
+	last, step := 0, max(1, f.Step)
+	switch {
+	case f.Unknown:
+		return false
+	case f.KeyNum:
+		at := first + f.NumIdx
+		if at >= len(args) {
+			return false
+		}
+		n, ok := number.ParseInt(args[at])
+		if !ok || n < 0 || n > int64(len(args)) {
+			return false
+		}
+		first, step = first+f.First, max(1, f.Hops)
+		last = first + (int(n)-1)*step
+	case f.Last >= 0:
+		last = first + f.Last
+	default:
+		last = len(args) + f.Last
+		if f.Limit > 1 {
+			last = first + (len(args)-first)/f.Limit + f.Last
+		}
+	}
+	if last >= len(args) {
+		return false
+	}
+	for i := first; i <= last; i += step {
+		visit(i, s)
+	}
+	return true
+}
+
+// Legacy returns the first key, last key and step that COMMAND reports: those
+// of the first spec that is a range.
+func (c *Command) Legacy() (first, last, step int) {
+	for _, s := range c.Keys {
+		if s.Begin.Keyword == "" && !s.Begin.Unknown && !s.Find.KeyNum && !s.Find.Unknown && s.Flags&NotKey == 0 {
+			if last = s.Find.Last; last >= 0 {
+				last += s.Begin.Index
+			}
+			return s.Begin.Index, last, s.Find.Step
+		}
+	}
+	return 0, 0, 0
+}

@@ -1,0 +1,293 @@
+package engine
+
+import (
+	"bytes"
+	"hash/maphash"
+	"iter"
+	"slices"
+)
+
+// Batch is a write set: the rows that one commit will put and delete, as they
+// stand after everything noted so far. It answers reads of its own writes and
+// can be rolled back to a mark, which is how a command that fails, or that is
+// run again, leaves no trace.
+//
+// Approach: writes are appended to a log; a small open-addressing table maps a
+// row key to the newest entry of that key, and each entry remembers the one it
+// replaced, so a rollback pops the log and restores the table. Bytes live in
+// one arena, so that a batch in steady state allocates nothing. A range delete
+// also deletes the noted rows inside it; hence the meaning of a batch is: all
+// range deletes first, then the newest entry of each key.
+//
+// A Batch belongs to one goroutine.
+type Batch struct {
+	arena    []byte
+	log      []entry
+	table    []int32 // index into log + 1; 0 is empty
+	ranges   []span
+	counters []addend
+	sorted   []int32 // log indices of the newest entries in key order; nil when stale
+}
+
+type entry struct {
+	hash           uint64
+	key, val, end  int // offsets into arena: key [key,val), value [val,end)
+	prev           int32
+	deleted, stale bool // stale: a newer entry of this key exists
+}
+
+type span struct{ lo, mid, hi int }
+
+type addend struct {
+	key, end int
+	delta    int64
+}
+
+// Mark is a place in a batch to roll back to.
+type Mark struct{ log, arena, ranges, counters int }
+
+var seed = maphash.MakeSeed()
+
+// Put notes that the row key has this value. Both are copied.
+func (b *Batch) Put(key, value []byte) { b.note(key, value, nil, false) }
+
+// Put2 is Put with a value given in two parts.
+func (b *Batch) Put2(key, head, tail []byte) { b.note(key, head, tail, false) }
+
+// Delete notes that the row does not exist.
+func (b *Batch) Delete(key []byte) { b.note(key, nil, nil, true) }
+
+// DeleteRange notes that no row with lo <= key < hi exists.
+func (b *Batch) DeleteRange(lo, hi []byte) {
+	if bytes.Compare(lo, hi) >= 0 {
+		return
+	}
+	for i := range b.log {
+		e := &b.log[i]
+		if k := b.arena[e.key:e.val]; !e.stale && !e.deleted && inRange(k, lo, hi) {
+			b.Delete(slices.Clone(k))
+		}
+	}
+	at := len(b.arena)
+	b.arena = append(append(b.arena, lo...), hi...)
+	b.ranges = append(b.ranges, span{at, at + len(lo), len(b.arena)})
+}
+
+// Add notes that the counter key changes by delta.
+func (b *Batch) Add(key []byte, delta int64) {
+	for i := len(b.counters) - 1; i >= 0 && i >= len(b.counters)-4; i-- {
+		c := &b.counters[i]
+		if bytes.Equal(b.arena[c.key:c.end], key) {
+			b.counters = append(b.counters, addend{c.key, c.end, delta})
+			return
+		}
+	}
+	at := len(b.arena)
+	b.arena = append(b.arena, key...)
+	b.counters = append(b.counters, addend{at, len(b.arena), delta})
+}
+
+func (b *Batch) note(key, head, tail []byte, deleted bool) {
+	if len(b.log)*2 >= len(b.table) {
+		b.grow()
+	}
+	h := maphash.Bytes(seed, key)
+	slot, prev := b.find(h, key)
+	at := len(b.arena)
+	b.arena = append(b.arena, key...)
+	val := len(b.arena)
+	b.arena = append(append(b.arena, head...), tail...)
+	if prev >= 0 {
+		b.log[prev].stale = true
+		// The key set is unchanged unless a delete is involved; the sorted
+		// index refers to log positions, so it is stale all the same.
+	}
+	b.sorted = b.sorted[:0]
+	b.log = append(b.log, entry{hash: h, key: at, val: val, end: len(b.arena), prev: prev, deleted: deleted})
+	b.table[slot] = int32(len(b.log))
+}
+
+// find returns the table slot for a key and the newest entry of it, or -1.
+func (b *Batch) find(h uint64, key []byte) (slot int, at int32) {
+	mask := len(b.table) - 1
+	for slot = int(h) & mask; ; slot = (slot + 1) & mask {
+		i := b.table[slot] - 1
+		if i < 0 {
+			return slot, -1
+		}
+		if e := &b.log[i]; e.hash == h && bytes.Equal(b.arena[e.key:e.val], key) {
+			return slot, i
+		}
+	}
+}
+
+func (b *Batch) grow() {
+	b.table = make([]int32, max(64, 2*len(b.table)))
+	mask := len(b.table) - 1
+	for i := range b.log {
+		if b.log[i].stale {
+			continue
+		}
+		slot := int(b.log[i].hash) & mask
+		for b.table[slot] != 0 {
+			slot = (slot + 1) & mask
+		}
+		b.table[slot] = int32(i + 1)
+	}
+}
+
+// Get looks a row up among the noted writes. If known is false the batch says
+// nothing about the row. The value is valid until the next note or Reset.
+func (b *Batch) Get(key []byte) (value []byte, found, known bool) {
+	if len(b.log) > 0 {
+		if _, i := b.find(maphash.Bytes(seed, key), key); i >= 0 {
+			e := &b.log[i]
+			return b.arena[e.val:e.end], !e.deleted, true
+		}
+	}
+	return nil, false, b.rangeDeleted(key)
+}
+
+func (b *Batch) rangeDeleted(key []byte) bool {
+	for _, r := range b.ranges {
+		if inRange(key, b.arena[r.lo:r.mid], b.arena[r.mid:r.hi]) {
+			return true
+		}
+	}
+	return false
+}
+
+func inRange(key, lo, hi []byte) bool {
+	return bytes.Compare(lo, key) <= 0 && (hi == nil || bytes.Compare(key, hi) < 0)
+}
+
+// Pending returns what the batch adds to a counter.
+func (b *Batch) Pending(key []byte) (sum int64) {
+	for _, c := range b.counters {
+		if bytes.Equal(b.arena[c.key:c.end], key) {
+			sum += c.delta
+		}
+	}
+	return sum
+}
+
+// Mark returns the present place.
+func (b *Batch) Mark() Mark { return Mark{len(b.log), len(b.arena), len(b.ranges), len(b.counters)} }
+
+// Changed says whether anything was noted since the mark.
+func (b *Batch) Changed(m Mark) bool {
+	return len(b.log) != m.log || len(b.ranges) != m.ranges || len(b.counters) != m.counters
+}
+
+// Rollback forgets everything noted since the mark.
+func (b *Batch) Rollback(m Mark) {
+	if !b.Changed(m) {
+		return
+	}
+	for i := len(b.log) - 1; i >= m.log; i-- {
+		e := &b.log[i]
+		slot, _ := b.find(e.hash, b.arena[e.key:e.val])
+		if e.prev >= 0 {
+			b.log[e.prev].stale = false
+			b.table[slot] = e.prev + 1
+		} else {
+			b.unlink(slot)
+		}
+		b.log = b.log[:i]
+	}
+	b.arena, b.ranges, b.counters, b.sorted = b.arena[:m.arena], b.ranges[:m.ranges], b.counters[:m.counters], b.sorted[:0]
+}
+
+// unlink empties a table slot, moving later entries of its probe run back.
+func (b *Batch) unlink(slot int) {
+	mask := len(b.table) - 1
+	for next := (slot + 1) & mask; b.table[next] != 0; next = (next + 1) & mask {
+		home := int(b.log[b.table[next]-1].hash) & mask
+		if (next-home)&mask >= (next-slot)&mask {
+			b.table[slot], slot = b.table[next], next
+		}
+	}
+	b.table[slot] = 0
+}
+
+// Empty says whether the batch would change nothing.
+func (b *Batch) Empty() bool { return len(b.log)+len(b.ranges)+len(b.counters) == 0 }
+
+// Len is the number of notes, and Size about how many bytes they hold.
+func (b *Batch) Len() int  { return len(b.log) + len(b.ranges) }
+func (b *Batch) Size() int { return len(b.arena) }
+
+// Reset forgets everything but keeps the memory, unless it is large.
+func (b *Batch) Reset() {
+	const keep = 1 << 20
+	if cap(b.arena) > keep || len(b.table) > keep/16 {
+		*b = Batch{}
+		return
+	}
+	if len(b.log) > 0 {
+		clear(b.table)
+	}
+	b.arena, b.log, b.ranges, b.counters, b.sorted = b.arena[:0], b.log[:0], b.ranges[:0], b.counters[:0], b.sorted[:0]
+}
+
+// Op is one change of a row. Its bytes are valid while the batch is unchanged.
+type Op struct {
+	Key, Value []byte
+	Delete     bool
+}
+
+// Ranges yields the deleted ranges. An engine applies them before the Ops.
+func (b *Batch) Ranges() iter.Seq2[[]byte, []byte] {
+	return func(yield func(lo, hi []byte) bool) {
+		for _, r := range b.ranges {
+			if !yield(b.arena[r.lo:r.mid], b.arena[r.mid:r.hi]) {
+				return
+			}
+		}
+	}
+}
+
+// Ops yields the newest change of each row, in no particular order.
+func (b *Batch) Ops() iter.Seq[Op] {
+	return func(yield func(Op) bool) {
+		for i := range b.log {
+			if e := &b.log[i]; !e.stale && !yield(b.op(e)) {
+				return
+			}
+		}
+	}
+}
+
+func (b *Batch) op(e *entry) Op {
+	return Op{Key: b.arena[e.key:e.val:e.val], Value: b.arena[e.val:e.end:e.end], Delete: e.deleted}
+}
+
+// Counters yields the counters and what is added to each; a key may come more
+// than once.
+func (b *Batch) Counters() iter.Seq2[[]byte, int64] {
+	return func(yield func([]byte, int64) bool) {
+		for _, c := range b.counters {
+			if !yield(b.arena[c.key:c.end:c.end], c.delta) {
+				return
+			}
+		}
+	}
+}
+
+// order returns the newest entries in key order. It is rebuilt after writes;
+// scripts that alternate writes and ranges over many rows pay for that.
+func (b *Batch) order() []int32 {
+	if len(b.sorted) == 0 {
+		for i := range b.log {
+			if !b.log[i].stale {
+				b.sorted = append(b.sorted, int32(i))
+			}
+		}
+		slices.SortFunc(b.sorted, func(x, y int32) int {
+			return bytes.Compare(b.keyAt(x), b.keyAt(y))
+		})
+	}
+	return b.sorted
+}
+
+func (b *Batch) keyAt(i int32) []byte { e := &b.log[i]; return b.arena[e.key:e.val] }

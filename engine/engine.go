@@ -1,0 +1,167 @@
+// Package engine is the contract between Redoubt and what stores its rows.
+//
+// An engine is an ordered, transactional store of rows: byte-string keys with
+// byte-string values, sorted by bytes.Compare. It knows rows, not Redis.
+//
+// What an engine must do:
+//   - Begin a View: what one execution reads and commits against.
+//   - Commit a Batch atomically: all of it becomes visible at one moment, or
+//     none of it ever does. A commit returns a Ticket: the writes are visible
+//     when Commit returns and durable once Durable reaches the ticket.
+//   - Iterate over a range in both directions, showing one state.
+//   - Keep counters: signed sums that commits add to, exact after a crash.
+//
+// Concurrency: every method of Engine may be called from any goroutine. A View
+// and an Iterator belong to one goroutine at a time. Writers of one row do not
+// race: the executor's latches see to that, so an engine on one machine needs
+// no conflict detection. An engine that several processes share detects
+// conflicts and answers ErrConflict.
+//
+// Ownership of bytes: an engine keeps no slice that a caller passed in, and a
+// caller may reuse it as soon as the call returns. What an engine hands out is
+// said on each method.
+//
+// The suite in engine/enginetest holds an engine to this page; engine/mem is
+// the simplest engine that passes it, and the reference for the others.
+package engine
+
+import "errors"
+
+// Errors that an engine returns, wrapped with what it was doing.
+var (
+	// ErrConflict: another process changed a row that this view read. Nothing
+	// was written; running the whole execution again may succeed.
+	ErrConflict = errors.New("conflict with a concurrent commit")
+	// ErrUnknownOutcome: the commit may or may not have happened (the
+	// connection was lost, say). It must not be retried blindly.
+	ErrUnknownOutcome = errors.New("outcome of the commit is unknown")
+	// ErrReadOnly: the store refuses writes since an earlier write or sync
+	// failed. Reads still work where they can. The wrapped text says why.
+	ErrReadOnly = errors.New("store refuses writes")
+	// ErrFull: the store has no room for the rows. Nothing was written.
+	ErrFull = errors.New("store is full")
+	// ErrCorrupt: stored bytes failed their checksum or do not decode.
+	ErrCorrupt = errors.New("store is corrupt")
+	// ErrLocked: another process has the store open.
+	ErrLocked = errors.New("store is in use by another process")
+	// ErrFormat: the store was written by a newer version or another program.
+	ErrFormat = errors.New("store has a foreign format")
+	// ErrClosed: the engine was closed.
+	ErrClosed = errors.New("store is closed")
+)
+
+// A Ticket names a place in the order of commits. Zero is durable always.
+type Ticket uint64
+
+// Reader reads rows.
+type Reader interface {
+	// Get appends the value of key to dst and returns the extended slice, and
+	// whether the row exists. The caller owns the result.
+	Get(key, dst []byte) (value []byte, found bool, err error)
+	// GetMany calls visit once for each key, in order. The value is valid only
+	// during the call. An error from visit ends the walk and is returned.
+	GetMany(keys [][]byte, visit func(i int, value []byte, found bool) error) error
+	// Iter opens an iterator over the rows with lo <= key < hi, in ascending
+	// order, or in descending order if reverse. A nil hi means the end of all
+	// rows. The iterator shows the state at its opening and must be closed.
+	Iter(lo, hi []byte, reverse bool) Iterator
+}
+
+// Iterator walks rows. It starts before the first row.
+//
+//	it := r.Iter(lo, hi, false)
+//	for it.Next() { ... it.Key() ... it.Value() ... }
+//	err := it.Close()
+type Iterator interface {
+	// Next moves to the next row. It returns false at the end and on error.
+	Next() bool
+	// Key and Value are valid until the next call of Next or Close, and must
+	// not be changed.
+	Key() []byte
+	Value() []byte
+	// Close releases the iterator and returns the first error that it met.
+	Close() error
+}
+
+// View is what one execution reads, and commits against. On an engine of one
+// process it reads the latest committed state; on a shared one it reads a
+// snapshot, and Commit finds conflicts with it.
+type View interface {
+	Reader
+	// Commit applies the batch atomically. After a nil error the writes are
+	// visible to every reader that starts. The batch is not changed and may be
+	// reset at once. Errors: ErrConflict, ErrUnknownOutcome, ErrReadOnly,
+	// ErrFull, ErrClosed; on each but ErrUnknownOutcome nothing was written.
+	Commit(b *Batch) (Ticket, error)
+	// Close ends the view. It must be called once, after Commit or instead.
+	Close()
+}
+
+// Snapshot is a frozen state of all rows and must be closed.
+type Snapshot interface {
+	Reader
+	Close() error
+}
+
+// Capabilities tell the layers above which ways are cheap.
+type Capabilities struct {
+	// CheapRangeDelete: DeleteRange costs the same for one row and a million.
+	CheapRangeDelete bool
+	// Remote: a read or a commit is a round trip; commands run on workers.
+	Remote bool
+	// Durable: rows outlive the process.
+	Durable bool
+}
+
+// Engine is an open store.
+type Engine interface {
+	// Begin opens a view on the present state.
+	Begin() (View, error)
+	// Snapshot freezes the present state.
+	Snapshot() (Snapshot, error)
+	// Counter returns the sum of all committed Batch.Add calls on key.
+	Counter(key []byte) (int64, error)
+	// Committed is the ticket of the newest commit: no reader has seen a write
+	// whose ticket is above it.
+	Committed() Ticket
+	// Durable is the ticket up to which every commit is safe, in the sense of
+	// the engine's durability setting. It never decreases.
+	Durable() Ticket
+	// OnDurable sets the one function to be called, from any goroutine and
+	// without locks held, whenever Durable has grown or Err has changed. It is
+	// not called for a commit that is durable when Commit returns.
+	OnDurable(func())
+	// Err is nil, or wraps ErrReadOnly once the store has failed: commits
+	// above Durable will then never become durable, and further commits fail.
+	Err() error
+	// Checkpoint writes a consistent copy of the store, as of some moment
+	// during the call, into dir, which must not exist. Engines that keep
+	// nothing on disk return errors.ErrUnsupported.
+	Checkpoint(dir string) error
+	// Stats reports the engine's own figures for INFO and metrics.
+	Stats() Stats
+	Capabilities() Capabilities
+	// Close makes all commits durable and closes the store. No view, iterator
+	// or snapshot may be open.
+	Close() error
+}
+
+// Stats are an engine's figures. Bytes are zero where an engine has no such
+// part. Detail holds what only this engine has, as ordered name-value pairs.
+type Stats struct {
+	MemoryBytes   int64 // memory the engine holds for rows, caches and buffers
+	DiskBytes     int64 // files of the store, logs included
+	CacheHits     int64
+	CacheMisses   int64
+	Commits       int64
+	Syncs         int64
+	SyncNanos     int64
+	PendingTicket int64 // commits not durable yet
+	Detail        []Stat
+}
+
+// Stat is one named figure.
+type Stat struct {
+	Name  string
+	Value int64
+}

@@ -1,0 +1,189 @@
+package mem
+
+import (
+	"redoubt/engine"
+)
+
+// snapshot reads the state after one commit.
+type snapshot struct {
+	e   *Engine
+	seq uint64
+}
+
+// Snapshot implements engine.Engine.
+func (e *Engine) Snapshot() (engine.Snapshot, error) {
+	if e.closed.Load() {
+		return nil, engine.ErrClosed
+	}
+	return e.snapshot(), nil
+}
+
+func (e *Engine) snapshot() *snapshot {
+	e.gate.Lock() // no commit is under way
+	defer e.gate.Unlock()
+	e.snapMu.Lock()
+	defer e.snapMu.Unlock()
+	seq := e.seq.Load()
+	e.snaps[seq]++
+	e.newest.Store(seq + 1)
+	return &snapshot{e, seq}
+}
+
+func (s *snapshot) Get(key, dst []byte) ([]byte, bool, error) { return s.e.get(key, dst, s.seq) }
+
+func (s *snapshot) GetMany(keys [][]byte, visit func(int, []byte, bool) error) error {
+	return s.e.getMany(keys, visit, s.seq)
+}
+
+func (s *snapshot) Iter(lo, hi []byte, reverse bool) engine.Iterator {
+	return newIter(s, lo, hi, reverse, false)
+}
+
+// Close forgets the snapshot. The last one to close tidies up the rows that
+// were kept for snapshots.
+func (s *snapshot) Close() error {
+	e := s.e
+	e.snapMu.Lock()
+	if e.snaps[s.seq]--; e.snaps[s.seq] == 0 {
+		delete(e.snaps, s.seq)
+	}
+	var newest uint64
+	for seq := range e.snaps {
+		newest = max(newest, seq+1)
+	}
+	e.newest.Store(newest)
+	var trail []*row
+	if newest == 0 {
+		trail, e.trail = e.trail, nil
+	}
+	e.snapMu.Unlock()
+	for _, r := range trail {
+		e.tidy(r)
+	}
+	return nil
+}
+
+// tidy drops the old versions of a row, and the row if it is dead. If another
+// snapshot was opened meanwhile, that is left to its closing.
+func (e *Engine) tidy(r *row) {
+	s := e.shardOf(r.hash)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e.newest.Load() != 0 {
+		e.follow(r)
+		return
+	}
+	if s.rows.find(r.hash, r.key) != r {
+		return // already gone
+	}
+	r.prev = nil
+	if r.dead {
+		e.unlink(r)
+	}
+}
+
+// Iter implements engine.Reader: a short-lived snapshot.
+func (e *Engine) Iter(lo, hi []byte, reverse bool) engine.Iterator {
+	return newIter(e.snapshot(), lo, hi, reverse, true)
+}
+
+// iter walks the parts in order and takes rows out of them in pieces, so that
+// it holds no lock while its user works.
+type iter struct {
+	snap    *snapshot
+	own     bool // the snapshot is the iterator's own
+	lo, hi  []byte
+	reverse bool
+	part    int
+	piece   []*row
+	next    int
+	key     []byte
+	val     []byte
+}
+
+const piece = 64
+
+func newIter(s *snapshot, lo, hi []byte, reverse, own bool) *iter {
+	it := &iter{snap: s, own: own, reverse: reverse, lo: append([]byte{}, lo...)}
+	if hi != nil {
+		it.hi = append([]byte{}, hi...)
+	}
+	it.part = partOf(lo)
+	if reverse {
+		it.part = it.lastPart()
+	}
+	return it
+}
+
+func (it *iter) lastPart() int {
+	if it.hi == nil {
+		return len(it.snap.e.parts) - 1
+	}
+	return partOf(it.hi)
+}
+
+func (it *iter) Next() bool {
+	for {
+		if it.next == len(it.piece) && !it.fill() {
+			it.key, it.val = nil, nil
+			return false
+		}
+		r := it.piece[it.next]
+		it.next++
+		if it.read(r) {
+			return true
+		}
+	}
+}
+
+// read copies the row as the snapshot sees it.
+func (it *iter) read(r *row) bool {
+	s := it.snap.e.shardOf(r.hash)
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	v := r.at(it.snap.seq)
+	if v == nil || v.dead {
+		return false
+	}
+	it.key, it.val = r.key, append(it.val[:0], v.val...)
+	return true
+}
+
+// fill takes the next piece of rows.
+func (it *iter) fill() bool {
+	lo, hi := it.lo, it.hi
+	if n := len(it.piece); n > 0 { // go on behind the last row of the piece
+		last := it.piece[n-1].key
+		if it.reverse {
+			hi = last
+		} else {
+			lo = append(append(make([]byte, 0, len(last)+1), last...), 0)
+		}
+	}
+	it.next = 0
+	for first, last := partOf(it.lo), it.lastPart(); it.part >= first && it.part <= last; {
+		if p := it.snap.e.parts[it.part].Load(); p != nil {
+			if it.piece = p.collect(it.piece[:0], lo, hi, it.reverse, piece); len(it.piece) > 0 {
+				return true
+			}
+		}
+		if it.reverse {
+			it.part--
+		} else {
+			it.part++
+		}
+	}
+	it.piece = it.piece[:0]
+	return false
+}
+
+func (it *iter) Key() []byte   { return it.key }
+func (it *iter) Value() []byte { return it.val }
+
+func (it *iter) Close() error {
+	if it.own {
+		it.own = false
+		return it.snap.Close()
+	}
+	return nil
+}

@@ -1,0 +1,136 @@
+package engine
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"testing"
+)
+
+// sliceView is a View over sorted rows, which cannot commit.
+type sliceView struct{ rows map[string]string }
+
+func (v sliceView) Get(key, dst []byte) ([]byte, bool, error) {
+	value, found := v.rows[string(key)]
+	return append(dst, value...), found, nil
+}
+
+func (v sliceView) GetMany([][]byte, func(int, []byte, bool) error) error {
+	return errors.ErrUnsupported
+}
+
+func (v sliceView) Iter(lo, hi []byte, reverse bool) Iterator {
+	keys := slices.Sorted(maps.Keys(v.rows))
+	keys = slices.DeleteFunc(keys, func(k string) bool { return k < string(lo) || hi != nil && k >= string(hi) })
+	if reverse {
+		slices.Reverse(keys)
+	}
+	return &sliceIter{rows: v.rows, keys: keys}
+}
+
+func (v sliceView) Commit(*Batch) (Ticket, error) { return 0, errors.ErrUnsupported }
+func (v sliceView) Close()                        {}
+
+// sliceIter reuses its buffers, so that a caller that keeps a row too long sees
+// another one.
+type sliceIter struct {
+	rows       map[string]string
+	keys       []string
+	key, value []byte
+	closed     bool
+	err        error
+}
+
+func (i *sliceIter) Next() bool {
+	if len(i.keys) == 0 {
+		return false
+	}
+	i.key, i.value = append(i.key[:0], i.keys[0]...), append(i.value[:0], i.rows[i.keys[0]]...)
+	i.keys = i.keys[1:]
+	return true
+}
+
+func (i *sliceIter) Key() []byte   { return i.key }
+func (i *sliceIter) Value() []byte { return i.value }
+func (i *sliceIter) Close() error  { i.closed = true; return i.err }
+
+// A Txn shows the rows as they would be after a commit, whichever way it is
+// asked, and after rollbacks too.
+func TestTxnAgainstModel(t *testing.T) {
+	t.Parallel()
+	rng := seeded(t)
+	var b Batch
+	for range 300 {
+		w := newWorld(randomBase(rng))
+		b.Reset()
+		txn := &Txn{View: sliceView{w.base}, Batch: &b}
+		mark, was := b.Mark(), w.clone()
+		for range rng.IntN(40) {
+			note(rng, &b, w)
+			switch rng.IntN(8) {
+			case 0:
+				mark, was = b.Mark(), w.clone()
+			case 1:
+				b.Rollback(mark)
+				w = was.clone()
+			}
+			checkTxn(t, txn, w, randomKey(rng), randomKey(rng))
+		}
+		checkTxn(t, txn, w, nil, nil)
+	}
+}
+
+func checkTxn(t *testing.T, txn *Txn, w *world, lo, hi []byte) {
+	t.Helper()
+	for _, reverse := range []bool{false, true} {
+		for _, hi := range [][]byte{hi, nil} {
+			got := []string{}
+			it := txn.Iter(lo, hi, reverse)
+			for it.Next() {
+				got = append(got, string(it.Key())+"="+string(it.Value()))
+			}
+			if it.Next() {
+				t.Fatal("Next is true after the end")
+			}
+			if err := it.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if want := w.walk(lo, hi, reverse); !slices.Equal(got, want) {
+				t.Fatalf("Iter(%q, %q, %v)\n got %q\nwant %q", lo, hi, reverse, got, want)
+			}
+		}
+	}
+	want, exists := w.rows[string(lo)]
+	got, found, err := txn.Get(lo, []byte("x"))
+	if string(got) != "x"+want || found != exists || err != nil {
+		t.Fatalf("Get %q = %q %v %v, want %q %v", lo, got, found, err, "x"+want, exists)
+	}
+}
+
+// failingView opens iterators that report an error when closed.
+type failingView struct {
+	sliceView
+	last *sliceIter
+}
+
+func (v *failingView) Iter(lo, hi []byte, reverse bool) Iterator {
+	v.last = v.sliceView.Iter(lo, hi, reverse).(*sliceIter)
+	v.last.err = ErrCorrupt
+	return v.last
+}
+
+func TestTxnIterCloses(t *testing.T) {
+	t.Parallel()
+	var b Batch
+	view := &failingView{sliceView: sliceView{map[string]string{"a": "1"}}}
+	txn := &Txn{View: view, Batch: &b}
+	for range 2 {
+		it := txn.Iter(nil, nil, false)
+		for it.Next() {
+		}
+		if err := it.Close(); !errors.Is(err, ErrCorrupt) || !view.last.closed {
+			t.Errorf("Close = %v, closed %v", err, view.last.closed)
+		}
+		b.Put([]byte("b"), []byte("2"))
+	}
+}

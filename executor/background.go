@@ -1,0 +1,185 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"redoubt/command"
+	"redoubt/engine"
+	"redoubt/keyspace"
+)
+
+// Background work runs as ordinary executions on a worker's batch, in steps
+// small enough that a client who waits for one of their latches does not notice.
+
+const (
+	sweepStep  = 64  // keys expired per commit
+	clearStep  = 256 // rows cleared per commit
+	sweepEvery = 100 * time.Millisecond
+	sweepAtLow = time.Millisecond
+)
+
+type sweeper struct {
+	off    atomic.Bool // DEBUG SET-ACTIVE-EXPIRE 0
+	clear  chan struct{}
+	Cycles atomic.Int64
+	// SweepNanos is the time spent on expiry, Behind the number of sweeps that
+	// found more than they could do at once, Cleared the rows that were cleared.
+	SweepNanos, Behind, Cleared atomic.Int64
+	Clearing                    atomic.Bool
+}
+
+func (s *sweeper) init() { s.clear = make(chan struct{}, 1); s.clear <- struct{}{} }
+
+func (s *sweeper) wakeClearing() {
+	select {
+	case s.clear <- struct{}{}:
+	default:
+	}
+}
+
+// SweepStats are the figures of the background work.
+type SweepStats struct {
+	Cycles, Nanos, Behind, Cleared int64
+	Clearing                       bool
+}
+
+// SweepStats returns the figures of the background work.
+func (x *Executor) SweepStats() SweepStats {
+	s := &x.sweep
+	return SweepStats{s.Cycles.Load(), s.SweepNanos.Load(), s.Behind.Load(), s.Cleared.Load(), s.Clearing.Load()}
+}
+
+// SetActiveExpire turns the sweep of expired keys off and on.
+func (x *Executor) SetActiveExpire(on bool) { x.sweep.off.Store(!on) }
+
+// Background expires keys and clears what was deleted until ctx ends.
+func (x *Executor) Background(ctx context.Context) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		x.clearLoop(ctx)
+	}()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			<-done
+			return
+		case <-timer.C:
+		}
+		pause := sweepEvery
+		if !x.sweep.off.Load() {
+			if due := x.space.NextDue(); due <= x.clock().UnixMilli() {
+				x.Sweep(ctx)
+			}
+			// Come back when the next key is due, if that is sooner.
+			if next := x.space.NextDue() - x.clock().UnixMilli(); next < pause.Milliseconds() {
+				pause = max(sweepAtLow, time.Duration(next)*time.Millisecond)
+			}
+		}
+		timer.Reset(pause)
+	}
+}
+
+// Sweep removes every key whose time has come.
+func (x *Executor) Sweep(ctx context.Context) {
+	start := time.Now()
+	x.sweep.Cycles.Add(1)
+	for group := range keyspace.Groups {
+		for first := true; ; first = false {
+			n, err := x.sweepStep(group)
+			if err != nil {
+				x.log.Error("expiring keys failed", "err", err)
+				return
+			}
+			if n < sweepStep || ctx.Err() != nil || x.sweep.off.Load() {
+				break
+			}
+			if first {
+				x.sweep.Behind.Add(1)
+			}
+			runtime.Gosched()
+		}
+	}
+	x.sweep.SweepNanos.Add(time.Since(start).Nanoseconds())
+}
+
+func (x *Executor) sweepStep(group int) (n int, err error) {
+	view, err := x.eng.Begin()
+	if err != nil {
+		return 0, err
+	}
+	list, err := x.space.Due(view, group, x.clock().UnixMilli(), sweepStep)
+	view.Close()
+	if err != nil || len(list) == 0 {
+		return 0, err
+	}
+	keys := make([]uint32, len(list))
+	for i, d := range list {
+		keys[i] = x.latches.of(d.Key)
+	}
+	_, err = x.Do(keys, func(tx *keyspace.Tx) {
+		for _, d := range list {
+			tx.Expire(d)
+		}
+	})
+	return len(list), err
+}
+
+// Do runs f as one write execution of the server's own, with the latches of
+// the given stripes, and commits it.
+func (x *Executor) Do(stripes []uint32, f func(*keyspace.Tx)) (engine.Ticket, error) {
+	b := x.idle.Get().(*Batch)
+	defer x.idle.Put(b)
+	b.alone = false
+	if _, err := b.begin(); err != nil {
+		return 0, err
+	}
+	b.latch(stripes)
+	mark := b.tx.Start()
+	b.tx.DB, b.tx.Writable, b.tx.Latched = 0, true, true
+	f(&b.tx)
+	failed := b.tx.Err()
+	if failed != nil {
+		b.tx.Rollback(mark)
+	}
+	t := b.Commit()
+	return t, errors.Join(failed, b.err)
+}
+
+// clearLoop clears flushed databases and deleted values, once at the start and
+// whenever there is something new.
+func (x *Executor) clearLoop(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-x.sweep.clear:
+		}
+		x.sweep.Clearing.Store(true)
+		x.clearAll(ctx)
+		x.sweep.Clearing.Store(false)
+	}
+}
+
+func (x *Executor) clearAll(ctx context.Context) {
+	var c keyspace.Clearing
+	var before int64
+	for more := true; more && ctx.Err() == nil; {
+		_, err := x.Do(nil, func(tx *keyspace.Tx) { more = tx.Clear(&c, clearStep) })
+		if err != nil {
+			x.log.Error("clearing deleted data failed", "err", err)
+			return
+		}
+		x.sweep.Cleared.Add(c.Cleared - before)
+		before = c.Cleared
+		runtime.Gosched()
+	}
+}
+
+var _ command.Usage = (*Batch)(nil)

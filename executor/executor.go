@@ -1,0 +1,498 @@
+// Package executor runs commands: in batches, atomically, each on the state
+// that those before it left, and answers for nothing that is not committed.
+//
+// A Batch belongs to one event loop (or to one worker). The loop runs every
+// command that one turn found ready through Batch.Run and then calls Commit
+// once: the rows of all of them are one commit of the engine. Commit returns a
+// ticket, and the loop sends the replies when the ticket is durable.
+//
+// Invariants:
+//  1. A write holds the latches of its keys from its first read until its
+//     commit is visible. Executions on different keys run side by side.
+//  2. A command that fails, or that must be run in another way, leaves no
+//     trace: its rows, effects and reply are rolled back to a mark.
+//  3. Effects (events, keyspace changes, statistics) happen after the commit
+//     and before the latches are given back, so they keep the order of commits
+//     on a key.
+//  4. When a commit fails, every reply of the batch becomes that error.
+//  5. Every batch holds the whole keyspace's latch shared; FLUSHALL and its like
+//     take it alone.
+package executor
+
+import (
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"redoubt/command"
+	"redoubt/engine"
+	"redoubt/keyspace"
+	"redoubt/wire"
+)
+
+// Options make an Executor.
+type Options struct {
+	Engine engine.Engine
+	Space  *keyspace.Space
+	Clock  func() time.Time
+	Seed   uint64
+	Limits command.Limits
+	Logger *slog.Logger
+}
+
+// Executor runs commands on one engine.
+type Executor struct {
+	eng      engine.Engine
+	space    *keyspace.Space
+	clock    func() time.Time
+	log      *slog.Logger
+	volatile bool // the engine's commits are durable at once
+	remote   bool
+
+	latches latches
+	whole   sync.RWMutex
+
+	limits    atomic.Pointer[command.Limits]
+	listening atomic.Uint32
+	listener  func(*keyspace.Effects)
+
+	seed    atomic.Uint64
+	batchID atomic.Uint32
+	idle    sync.Pool // of *Batch, for workers
+
+	Stats Stats
+	sweep sweeper
+}
+
+// Stats are sums over all commits.
+type Stats struct {
+	Hits, Misses, Expired, Changes, Commits atomic.Int64
+}
+
+// New makes an executor. Start its background work with Background.
+func New(o Options) *Executor {
+	x := &Executor{
+		eng: o.Engine, space: o.Space, clock: o.Clock, log: o.Logger,
+		volatile: !o.Engine.Capabilities().Durable,
+		remote:   o.Engine.Capabilities().Remote,
+	}
+	x.latches.seed = maphash.MakeSeed()
+	x.seed.Store(o.Seed)
+	x.SetLimits(o.Limits)
+	x.sweep.init()
+	x.idle.New = func() any { return x.NewWaitingBatch() }
+	return x
+}
+
+// Engine and Space are what the executor works on.
+func (x *Executor) Engine() engine.Engine  { return x.eng }
+func (x *Executor) Space() *keyspace.Space { return x.space }
+
+// SetLimits changes the settings that handlers see.
+func (x *Executor) SetLimits(l command.Limits) { x.limits.Store(&l) }
+
+// Listen sets who is told of committed effects, and of which events. It must
+// be called before the first batch; the classes may change later by Listening.
+func (x *Executor) Listen(f func(*keyspace.Effects)) { x.listener = f }
+
+// Listening sets the classes of events that handlers note.
+func (x *Executor) Listening(c keyspace.Class) { x.listening.Store(uint32(c)) }
+
+// Call is one command to be run.
+type Call struct {
+	Cmd     *command.Command
+	Args    [][]byte
+	DB      int
+	Reply   *wire.Writer
+	NoTouch bool // the client does not want keys to count as used
+
+	// Set by Run. The reply may be sent once Wait is durable and, if Own, once
+	// the ticket that Commit returns is.
+	Wait   engine.Ticket
+	Own    bool
+	Failed bool // the reply is an error
+}
+
+// Batch is a run of commands that are committed together.
+type Batch struct {
+	x      *Executor
+	id     uint32
+	worker bool // may wait and may take long
+
+	open    bool
+	alone   bool
+	rows    engine.Batch
+	fx      keyspace.Effects
+	tx      keyspace.Tx
+	ctx     command.Ctx
+	held    []uint32
+	keys    []uint32 // scratch: the stripes of one command's keys
+	ticket  engine.Ticket // of the newest commit that Commit has not returned yet
+	replies []replies
+	seconds uint32
+	seed    uint64
+	err     error // of the last commit
+}
+
+// replies are those that one connection got in this batch: they begin at an
+// offset of its buffer.
+type replies struct {
+	to    *wire.Writer
+	start int
+	n     int
+}
+
+// NewBatch makes a batch for an event loop.
+func (x *Executor) NewBatch() *Batch {
+	b := &Batch{x: x, id: x.batchID.Add(1)}
+	b.seed = x.seed.Add(0x9e3779b97f4a7c15)
+	b.tx.Space, b.tx.FX, b.tx.Rows.Batch = x.space, &b.fx, &b.rows
+	b.ctx.Tx, b.ctx.Usage = &b.tx, b
+	return b
+}
+
+// begin opens the batch if it is not open. It says false when the whole
+// keyspace is latched by somebody else and the batch may not wait.
+func (b *Batch) begin() (bool, error) {
+	if b.open {
+		return true, nil
+	}
+	switch {
+	case b.alone:
+		b.x.whole.Lock()
+	case b.worker:
+		b.x.whole.RLock()
+	case !b.x.whole.TryRLock():
+		return false, nil
+	}
+	view, err := b.x.eng.Begin()
+	if err != nil {
+		b.unlock()
+		return false, fmt.Errorf("begin: %w", err)
+	}
+	b.open, b.tx.Rows.View = true, view
+	now := b.x.clock()
+	b.tx.Now, b.tx.NowMicros, b.seconds = now.UnixMilli(), now.UnixMicro(), uint32(now.Unix())
+	b.tx.Listening = keyspace.Class(b.x.listening.Load())
+	b.tx.Worker = b.worker
+	b.ctx.Limits = b.x.limits.Load()
+	return true, nil
+}
+
+func (b *Batch) unlock() {
+	if b.alone {
+		b.x.whole.Unlock()
+	} else {
+		b.x.whole.RUnlock()
+	}
+}
+
+// Run runs one command, appends its reply to c.Reply and says true. It says
+// false, and has done nothing, when the command is for a worker: the caller
+// commits the batch and then hands the call to Executor.RunAlone elsewhere.
+func (b *Batch) Run(c *Call) bool {
+	c.Failed = false
+	if !b.worker && (c.Cmd.Flags&(command.Alone|command.Slow) != 0 || b.x.remote) {
+		return false
+	}
+	if b.worker && !b.alone && c.Cmd.Flags&command.Alone != 0 {
+		return false
+	}
+	for {
+		ok, err := b.begin()
+		if err != nil {
+			b.note(c)
+			b.fail(c, err)
+			return true
+		}
+		if !ok {
+			return false
+		}
+		latched, write := b.latchKeys(c)
+		if !latched {
+			if len(b.replies) == 0 {
+				return false // this was a fresh batch already
+			}
+			b.commit()
+			continue
+		}
+		b.note(c)
+		start := len(c.Reply.Buf)
+		mark := b.tx.Start()
+		b.tx.DB, b.tx.Writable = c.DB, write
+		b.tx.Latched = write || len(b.keys) != 1 || b.x.latches.tab[b.keys[0]].owner.Load() == b.id
+		again := false
+		err = b.exec(c)
+		if failed := b.tx.Err(); failed != nil {
+			err = failed
+			again = errors.Is(failed, keyspace.ErrLatch)
+		}
+		if err == nil {
+			b.used(c, write)
+			return true
+		}
+		b.tx.Rollback(mark)
+		c.Reply.Buf = c.Reply.Buf[:start]
+		switch {
+		case again && b.tryLatch(b.keys):
+			b.unnote()
+			continue // now with its latch
+		case again || errors.Is(err, keyspace.ErrHeavy):
+			b.unnote()
+			return false
+		}
+		b.fail(c, err)
+		b.used(c, write)
+		return true
+	}
+}
+
+// exec runs the handler. A panic in it is a bug, but one client's bug must not
+// take the others' server away.
+func (b *Batch) exec(c *Call) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			b.x.log.Error("a command panicked", "command", c.Cmd.FullName, "panic", p, "stack", string(debug.Stack()))
+			err = errors.New("internal error, see the server's log")
+		}
+	}()
+	b.ctx.Reset()
+	b.seed += 0x9e3779b97f4a7c15
+	b.ctx.Cmd, b.ctx.Args, b.ctx.Reply, b.ctx.Seed = c.Cmd, c.Args, c.Reply, b.seed
+	return c.Cmd.Run(&b.ctx)
+}
+
+func (b *Batch) fail(c *Call, err error) {
+	c.Failed = true
+	c.Reply.Error(command.Text(err))
+}
+
+// latchKeys finds the stripes of the call's keys and takes their latches if the
+// command writes or reads several keys. A read of one key goes without.
+func (b *Batch) latchKeys(c *Call) (ok, write bool) {
+	write = c.Cmd.Flags&command.Write != 0
+	b.keys = b.keys[:0]
+	if b.alone {
+		return true, write
+	}
+	if k := c.Cmd.Keys; len(k) == 1 && k[0].Begin.Keyword == "" && k[0].Find.Last == 0 && !k[0].Find.KeyNum {
+		if i := k[0].Begin.Index; i < len(c.Args) {
+			b.keys = append(b.keys, b.x.latches.of(c.Args[i]))
+		}
+	} else if len(k) > 0 {
+		c.Cmd.EachKey(c.Args, func(i int, _ *command.KeySpec) {
+			b.keys = append(b.keys, b.x.latches.of(c.Args[i]))
+		})
+	}
+	if len(b.keys) == 0 || (len(b.keys) == 1 && !write && !b.worker) {
+		return true, write
+	}
+	if b.worker && len(b.held) == 0 {
+		b.latch(b.keys)
+		return true, write
+	}
+	return b.tryLatch(b.keys), write
+}
+
+// used marks the keys as used, and says what the reply must wait for: a write,
+// and a read of what this batch wrote, for the batch's own commit; another read
+// for the commits that it may have seen.
+func (b *Batch) used(c *Call, write bool) {
+	c.Wait, c.Own = 0, write
+	for _, i := range b.keys {
+		s := &b.x.latches.tab[i]
+		if !c.NoTouch && s.used.Load() != b.seconds {
+			s.used.Store(b.seconds)
+		}
+		if b.x.volatile {
+			continue
+		}
+		if s.owner.Load() == b.id {
+			c.Own = true
+			c.Wait = max(c.Wait, engine.Ticket(s.last.Load()))
+		} else {
+			c.Wait = max(c.Wait, b.x.seen(i))
+		}
+	}
+	if len(b.keys) == 0 && !b.x.volatile {
+		c.Wait, c.Own = b.x.eng.Committed(), true
+	}
+}
+
+// note remembers that the call's reply belongs to this batch.
+func (b *Batch) note(c *Call) {
+	if n := len(b.replies); n > 0 && b.replies[n-1].to == c.Reply {
+		b.replies[n-1].n++
+		return
+	}
+	b.replies = append(b.replies, replies{c.Reply, len(c.Reply.Buf), 1})
+}
+
+func (b *Batch) unnote() {
+	n := len(b.replies) - 1
+	if b.replies[n].n--; b.replies[n].n == 0 {
+		b.replies = b.replies[:n]
+	}
+}
+
+// Commit commits what the batch holds and closes it. It returns the ticket of
+// the newest commit since the last call, zero if there was none. When a commit
+// fails, all replies of the batch have become errors.
+func (b *Batch) Commit() engine.Ticket {
+	if b.open {
+		b.commit()
+	}
+	t := b.ticket
+	b.ticket = 0
+	return t
+}
+
+func (b *Batch) commit() {
+	var t engine.Ticket
+	var err error
+	if !b.rows.Empty() {
+		t, err = b.tx.Rows.View.Commit(&b.rows)
+	}
+	if err != nil {
+		b.spoil(fmt.Errorf("commit: %w", err))
+	} else {
+		b.x.space.Publish(&b.fx)
+		b.effects()
+	}
+	if t != 0 {
+		b.x.Stats.Commits.Add(1)
+		b.ticket = t
+		if t <= b.x.eng.Durable() {
+			t = 0
+		}
+	}
+	b.unlatch(t)
+	b.tx.Rows.View.Close()
+	b.unlock()
+	b.open = false
+	b.rows.Reset()
+	b.fx.Reset()
+	clear(b.replies)
+	b.replies = b.replies[:0]
+	b.err = err
+}
+
+// spoil turns every reply of the batch into an error.
+func (b *Batch) spoil(err error) {
+	text := command.Text(err)
+	for _, r := range b.replies {
+		r.to.Buf = r.to.Buf[:r.start]
+		for range r.n {
+			r.to.Error(text)
+		}
+	}
+	b.x.log.Error("commit failed", "err", err)
+}
+
+// effects tells the world what the batch did.
+func (b *Batch) effects() {
+	f := &b.fx
+	if f.Hits != 0 {
+		b.x.Stats.Hits.Add(int64(f.Hits))
+	}
+	if f.Misses != 0 {
+		b.x.Stats.Misses.Add(int64(f.Misses))
+	}
+	if f.Expired != 0 {
+		b.x.Stats.Expired.Add(int64(f.Expired))
+	}
+	if f.Changes != 0 {
+		b.x.Stats.Changes.Add(int64(f.Changes))
+	}
+	if f.Garbage != 0 {
+		b.x.sweep.wakeClearing()
+	}
+	if b.x.listener != nil {
+		b.x.listener(f)
+	}
+}
+
+// RunAlone runs one command on a worker's goroutine, where it may wait for its
+// latches and take long, and commits it.
+func (x *Executor) RunAlone(c *Call) engine.Ticket {
+	b := x.idle.Get().(*Batch)
+	defer x.idle.Put(b)
+	b.alone = c.Cmd.Flags&command.Alone != 0
+	if c.Cmd.Flags&command.OneState != 0 {
+		return b.runFrozen(c)
+	}
+	b.Run(c)
+	return c.ready(b.Commit())
+}
+
+// ready is the ticket that must be durable before the reply is sent.
+func (c *Call) ready(own engine.Ticket) engine.Ticket {
+	if c.Own {
+		return max(c.Wait, own)
+	}
+	return c.Wait
+}
+
+// runFrozen runs a command that reads many rows on a snapshot.
+func (b *Batch) runFrozen(c *Call) engine.Ticket {
+	snap, err := b.x.eng.Snapshot()
+	if err != nil {
+		b.fail(c, fmt.Errorf("snapshot: %w", err))
+		return 0
+	}
+	if _, err := b.begin(); err != nil {
+		b.fail(c, errors.Join(err, snap.Close()))
+		return 0
+	}
+	live := b.tx.Rows.View
+	b.tx.Rows.View = frozen{snap, live}
+	b.Run(c)
+	return c.ready(b.Commit())
+}
+
+// frozen is a snapshot in the place of a view.
+type frozen struct {
+	engine.Snapshot
+	live engine.View
+}
+
+func (f frozen) Commit(*engine.Batch) (engine.Ticket, error) {
+	return 0, errors.New("a command on a snapshot tried to write")
+}
+
+func (f frozen) Close() {
+	f.Snapshot.Close()
+	f.live.Close()
+}
+
+// Idle, Freq and Touch implement command.Usage. They go by the key's stripe:
+// a key may look fresher than it is when another one shares it.
+func (b *Batch) Idle(key []byte) int64 {
+	used := b.x.latches.tab[b.x.latches.of(key)].used.Load()
+	return max(0, int64(b.seconds)-int64(used))
+}
+
+// Freq is not tracked: see Idle; a key that was used in this minute counts 5,
+// as a new key does in Redis.
+func (b *Batch) Freq(key []byte) int64 {
+	if b.Idle(key) < 60 {
+		return 5
+	}
+	return 0
+}
+
+// Touch marks a key as used.
+func (b *Batch) Touch(key []byte) { b.x.latches.tab[b.x.latches.of(key)].used.Store(b.seconds) }
+
+// NewWaitingBatch makes a batch for a goroutine that may wait and may take
+// long. Only commands that need the whole keyspace are refused by its Run.
+func (x *Executor) NewWaitingBatch() *Batch {
+	b := x.NewBatch()
+	b.worker = true
+	return b
+}

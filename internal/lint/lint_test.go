@@ -1,0 +1,152 @@
+// Package lint holds the rules of the house that a compiler does not check.
+package lint
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// root is the top of the module.
+const root = "../.."
+
+// layers are the packages in the order in which a command passes them. A
+// package may import only what stands below it.
+var layers = []struct {
+	dir   string
+	below []string // prefixes of what it may import, within the module
+}{
+	{"cmd/redoubt", []string{"config", "engine", "server"}},
+	{"server", []string{"command", "config", "engine", "executor", "glob", "keyspace", "number", "types", "wire"}},
+	{"executor", []string{"command", "engine", "keyspace", "wire"}},
+	{"command", []string{"engine", "glob", "keyspace", "number", "types", "wire"}},
+	{"types", []string{"keyspace", "number", "types"}},
+	{"keyspace", []string{"engine"}},
+	{"engine", []string{"engine"}},
+	{"config", []string{"glob", "number", "wire"}},
+	{"wire", []string{"number"}},
+	{"glob", nil},
+	{"number", nil},
+}
+
+// vendors are libraries that may appear in one folder only.
+var vendors = map[string]string{
+	"github.com/cockroachdb/pebble": "engine/pebble",
+	"github.com/tidwall/btree":      "engine/mem",
+	"github.com/prometheus":         "server",
+}
+
+// engines are concrete engines: only the program itself and tests choose one.
+var engines = []string{"redoubt/engine/pebble", "redoubt/engine/mem"}
+
+func TestImportsPointDownwards(t *testing.T) {
+	t.Parallel()
+	eachFile(t, func(path string, _ []byte, imports []string) {
+		if strings.HasSuffix(path, "_test.go") {
+			return
+		}
+		for _, l := range layers {
+			if path != l.dir && !strings.HasPrefix(path, l.dir+"/") {
+				continue
+			}
+			for _, imp := range imports {
+				if rest, ours := strings.CutPrefix(imp, "redoubt/"); ours && !allowed(rest, l.below) && !within(l.dir, rest) {
+					t.Errorf("%s imports %s: %s may import only %v", path, imp, l.dir, l.below)
+				}
+			}
+			break
+		}
+		for _, imp := range imports {
+			for lib, home := range vendors {
+				if strings.HasPrefix(imp, lib) && !strings.HasPrefix(path, home+"/") && !strings.Contains(path, "test/") {
+					t.Errorf("%s imports %s, which belongs to %s alone", path, imp, home)
+				}
+			}
+			for _, e := range engines {
+				if imp == e && !strings.HasPrefix(path, "cmd/") && !strings.Contains(path, "test") {
+					t.Errorf("%s imports the concrete engine %s", path, imp)
+				}
+			}
+		}
+	})
+}
+
+func allowed(imp string, below []string) bool {
+	for _, b := range below {
+		if imp == b || strings.HasPrefix(imp, b+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// within says whether a package belongs to the same layer, but lies deeper.
+func within(dir, imp string) bool { return strings.HasPrefix(imp, dir+"/") }
+
+// A handler is a function of its inputs: no clock, no global randomness, no
+// goroutine, no socket.
+var impure = regexp.MustCompile(`\btime\.(Now|Since|Until|After|Sleep|NewTimer|NewTicker)\b|\brand\.(Int|IntN|Uint|Float|Perm|Shuffle|Read)\w*\(|\brand\.N\(|^\s*go (func|\w)|\bnet\.`)
+
+func TestHandlersAreDeterministic(t *testing.T) {
+	t.Parallel()
+	eachFile(t, func(path string, text []byte, _ []string) {
+		if strings.HasSuffix(path, "_test.go") || strings.Contains(path, "commandtest") {
+			return
+		}
+		dir := strings.SplitN(path, "/", 2)[0]
+		if dir != "command" && dir != "types" && dir != "keyspace" {
+			return
+		}
+		for i, line := range strings.Split(string(text), "\n") {
+			if code, _, _ := strings.Cut(line, "//"); impure.MatchString(code) {
+				t.Errorf("%s:%d: %s", path, i+1, strings.TrimSpace(line))
+			}
+		}
+	})
+}
+
+func eachFile(t *testing.T, visit func(path string, text []byte, imports []string)) {
+	t.Helper()
+	n := 0
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && strings.HasPrefix(d.Name(), ".") && path != root {
+			return filepath.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(path, ".go") {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), path, text, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		var imports []string
+		for _, i := range f.Imports {
+			imports = append(imports, strings.Trim(i.Path.Value, `"`))
+		}
+		rel, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		n++
+		visit(filepath.ToSlash(rel), text, imports)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n < 20 {
+		t.Fatalf("only %d files were looked at", n)
+	}
+}

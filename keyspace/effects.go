@@ -1,0 +1,79 @@
+package keyspace
+
+// Class is a class of keyspace events, as in notify-keyspace-events.
+type Class uint16
+
+const (
+	Generic   Class = 1 << iota // g
+	StringEv                    // $
+	ListEv                      // l
+	SetEv                       // s
+	HashEv                      // h
+	ZSetEv                      // z
+	ExpiredEv                   // x
+	EvictedEv                   // e
+	StreamEv                    // t
+	MissEv                      // m
+	NewEv                       // n
+)
+
+// Event is something that happened to a key.
+type Event struct {
+	Class Class
+	Name  string
+	DB    int
+	Key   []byte
+}
+
+// Effects are what an execution wants to happen once it is committed. A
+// handler notes them; nothing is done before the commit, nor after a rollback.
+type Effects struct {
+	// Changes counts changes as Redis's "changes since the last save" does.
+	Changes int
+	// Expired counts keys that were found past their time and removed.
+	Expired int
+	// Garbage counts what was left to be cleared in the background.
+	Garbage int
+	// Hits and Misses count look-ups of keys for reading.
+	Hits, Misses int
+	// Events are in the order in which they happened. They are noted only
+	// while somebody listens: see Tx.Listening.
+	Events []Event
+	moves  []move
+	dues   []due
+	// watermark, if not 0, is the id watermark that the batch stores.
+	watermark uint64
+}
+
+// move is a database that was given another keyspace number.
+type move struct {
+	db int
+	ks uint32
+}
+
+// due is an expire row that was stored.
+type due struct {
+	slot uint16
+	at   int64
+}
+
+type effectsMark struct {
+	changes, expired, garbage, hits, misses, events, moves, dues int
+	watermark                                                    uint64
+}
+
+func (e *Effects) mark() effectsMark {
+	return effectsMark{e.Changes, e.Expired, e.Garbage, e.Hits, e.Misses, len(e.Events), len(e.moves), len(e.dues), e.watermark}
+}
+
+func (e *Effects) rollback(m effectsMark) {
+	e.Changes, e.Expired, e.Garbage, e.Hits, e.Misses = m.changes, m.expired, m.garbage, m.hits, m.misses
+	e.Events, e.moves, e.dues = e.Events[:m.events], e.moves[:m.moves], e.dues[:m.dues]
+	e.watermark = m.watermark // the row that stores it was rolled back as well
+}
+
+// Reset forgets everything.
+func (e *Effects) Reset() {
+	clear(e.Events)
+	*e = Effects{Events: e.Events[:0], moves: e.moves[:0], dues: e.dues[:0]}
+}

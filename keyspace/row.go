@@ -1,0 +1,227 @@
+// Package keyspace maps Redis keys to rows: their layout, databases, expiry,
+// collection ids, and walking over keys. FORMAT.md draws every row.
+//
+// It offers handlers a Tx: Redis keys on top of an engine's transaction. It
+// knows no command and no reply.
+package keyspace
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"redoubt/engine"
+)
+
+// FormatVersion is the version of the row layout in FORMAT.md. It changes when
+// a row that an older version wrote would be read differently.
+const FormatVersion = 1
+
+// Slots is the number of hash slots.
+const Slots = 16384
+
+// The kinds of rows, second in a row's key behind the slot. The numbers are on
+// disk: never reuse one.
+const (
+	kindMeta    = 0x01
+	kindSub     = 0x02
+	kindScore   = 0x03
+	kindRank    = 0x04
+	kindExpire  = 0x05
+	kindGarbage = 0x06
+)
+
+// System rows begin with 0xff, which no slot does.
+const (
+	system = 0xff
+
+	sysDatabase  = 0x01 // database:2 -> ks:4
+	sysKeys      = 0x02 // counter: ks:4, how many keys
+	sysVolatile  = 0x03 // counter: ks:4, how many keys with an expiry
+	sysDead      = 0x04 // ks:4 -> empty: a keyspace to be cleared
+	sysNextKS    = 0x05 // -> ks:4, the next keyspace number
+	sysWatermark = 0x06 // id:8 -> empty: every id in use is below the largest
+	sysFormat    = 0x07 // -> version:4, FormatVersion of who made the store
+)
+
+// Type is the type of a key's value. The numbers are on disk.
+type Type byte
+
+const (
+	None   Type = 0
+	String Type = 1
+	List   Type = 2
+	Set    Type = 3
+	ZSet   Type = 4
+	Hash   Type = 5
+	Stream Type = 6
+)
+
+var typeNames = [...]string{"none", "string", "list", "set", "zset", "hash", "stream"}
+
+// String is the name that TYPE replies.
+func (t Type) String() string {
+	if int(t) < len(typeNames) {
+		return typeNames[t]
+	}
+	return fmt.Sprintf("type-%d", byte(t))
+}
+
+// Encoding says how a value is laid out in its meta row. The meaning depends
+// on the type; the numbers are on disk and at most 15.
+type Encoding byte
+
+// The encodings of a string. Int, Embedded and Raw have their bytes in the
+// meta row and differ only in what OBJECT ENCODING says; Chunked has a Ref.
+const (
+	Int      Encoding = 0
+	Embedded Encoding = 1
+	Raw      Encoding = 2
+	Chunked  Encoding = 3
+)
+
+// Meta is a key's meta row: what the key is. The zero Meta means no key.
+type Meta struct {
+	Type     Type
+	Encoding Encoding
+	// Expire is the time of death in Unix milliseconds, or 0.
+	Expire int64
+	// Body is what follows: a string's bytes, a packed collection, or a Ref
+	// and what the type keeps behind it. In a Meta that Find returned it
+	// stays valid until the end of the execution and must not be changed.
+	Body []byte
+}
+
+// Exists says whether there is a key at all.
+func (m Meta) Exists() bool { return m.Type != None }
+
+// External says whether the value has rows of its own, named by a Ref.
+func (m Meta) External() bool { return m.Type == String && m.Encoding == Chunked }
+
+const metaHead = 9
+
+func appendMetaHead(b []byte, m Meta) []byte {
+	b = append(b, byte(m.Type)<<4|byte(m.Encoding))
+	return binary.BigEndian.AppendUint64(b, uint64(m.Expire))
+}
+
+func decodeMeta(v []byte) (Meta, error) {
+	if len(v) < metaHead {
+		return Meta{}, fmt.Errorf("%w: meta row of %d bytes", engine.ErrCorrupt, len(v))
+	}
+	m := Meta{
+		Type:     Type(v[0] >> 4),
+		Encoding: Encoding(v[0] & 15),
+		Expire:   int64(binary.BigEndian.Uint64(v[1:])),
+		Body:     v[metaHead:],
+	}
+	if m.Type == None || int(m.Type) >= len(typeNames) || m.Expire < 0 {
+		return Meta{}, fmt.Errorf("%w: meta row begins with % x", engine.ErrCorrupt, v[:metaHead])
+	}
+	if m.External() && len(m.Body) < refSize {
+		return Meta{}, fmt.Errorf("%w: meta row has no room for its id", engine.ErrCorrupt)
+	}
+	return m, nil
+}
+
+// Ref names the rows of a value that has its own: the id under which they
+// live, the slot in which they live, and how many elements or bytes there are.
+type Ref struct {
+	ID   uint64
+	Home uint16
+	Size int64
+}
+
+const refSize = 18
+
+// AppendRef appends the ref to a meta row's body.
+func AppendRef(b []byte, r Ref) []byte {
+	b = binary.BigEndian.AppendUint64(b, r.ID)
+	b = binary.BigEndian.AppendUint16(b, r.Home)
+	return binary.BigEndian.AppendUint64(b, uint64(r.Size))
+}
+
+// Ref decodes the ref at the start of the body of an external value.
+func (m Meta) Ref() Ref {
+	return Ref{
+		ID:   binary.BigEndian.Uint64(m.Body),
+		Home: binary.BigEndian.Uint16(m.Body[8:]),
+		Size: int64(binary.BigEndian.Uint64(m.Body[10:])),
+	}
+}
+
+// appendMetaKey appends the key of a meta row.
+func appendMetaKey(b []byte, slot uint16, ks uint32, key []byte) []byte {
+	b = append(b, byte(slot>>8), byte(slot), kindMeta, byte(ks>>24), byte(ks>>16), byte(ks>>8), byte(ks))
+	return append(b, key...)
+}
+
+const metaKeyHead = 7
+
+// appendPart appends the common start of the keys of one kind of a value's
+// rows.
+func appendPart(b []byte, home uint16, kind byte, id uint64) []byte {
+	b = append(b, byte(home>>8), byte(home), kind)
+	return binary.BigEndian.AppendUint64(b, id)
+}
+
+// partHead is the length of what appendPart appends.
+const partHead = 11
+
+// expireGroup is how many slots share one ordered run of expire rows.
+const expireGroup = 64
+
+// appendExpireKey appends the key of an expire row.
+func appendExpireKey(b []byte, slot uint16, at int64, ks uint32, key []byte) []byte {
+	group := slot &^ (expireGroup - 1)
+	b = append(b, byte(group>>8), byte(group), kindExpire)
+	b = binary.BigEndian.AppendUint64(b, uint64(at))
+	b = append(b, byte(slot>>8), byte(slot), byte(ks>>24), byte(ks>>16), byte(ks>>8), byte(ks))
+	return append(b, key...)
+}
+
+const expireKeyHead = 17
+
+type expireRow struct {
+	at   int64
+	slot uint16
+	ks   uint32
+	key  []byte
+}
+
+func decodeExpireKey(k []byte) (expireRow, error) {
+	if len(k) < expireKeyHead || k[2] != kindExpire {
+		return expireRow{}, fmt.Errorf("%w: expire row % x", engine.ErrCorrupt, k)
+	}
+	return expireRow{
+		at:   int64(binary.BigEndian.Uint64(k[3:])),
+		slot: binary.BigEndian.Uint16(k[11:]),
+		ks:   binary.BigEndian.Uint32(k[13:]),
+		key:  k[expireKeyHead:],
+	}, nil
+}
+
+func sysKey(what byte) []byte { return []byte{system, what} }
+
+func sysKey16(what byte, n int) []byte {
+	return []byte{system, what, byte(n >> 8), byte(n)}
+}
+
+func appendSysKey32(b []byte, what byte, n uint32) []byte {
+	return append(b, system, what, byte(n>>24), byte(n>>16), byte(n>>8), byte(n))
+}
+
+func appendSysKey64(b []byte, what byte, n uint64) []byte {
+	return binary.BigEndian.AppendUint64(append(b, system, what), n)
+}
+
+// successor returns the smallest key above every key that begins with prefix;
+// nil when there is none.
+func successor(prefix []byte) []byte {
+	s := append([]byte(nil), prefix...)
+	for i := len(s) - 1; i >= 0; i-- {
+		if s[i]++; s[i] != 0 {
+			return s[:i+1]
+		}
+	}
+	return nil
+}

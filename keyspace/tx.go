@@ -1,0 +1,368 @@
+package keyspace
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"redoubt/engine"
+)
+
+// ErrLatch and ErrHeavy are not failures: they tell the executor to roll the
+// execution back and run it again in another way.
+var (
+	// ErrLatch: an execution without latches came to read a second row.
+	ErrLatch = errors.New("execution needs its latches")
+	// ErrHeavy: an execution on an event loop found that it will take long.
+	ErrHeavy = errors.New("execution needs a worker")
+)
+
+// Tx is one execution's view of the keys: an engine's transaction plus the
+// time, the selected database and the place for effects.
+//
+// Errors are sticky: after the first failure reads find nothing, writes do
+// nothing, iterators end, and Err says why. The executor checks it after the
+// handler, discards the reply and rolls back; so handlers need not check it,
+// except before they build on what a long loop produced.
+//
+// Bytes that a Tx returns stay valid until the end of the execution, except
+// where an iterator's comment says otherwise.
+type Tx struct {
+	Space *Space
+	Rows  engine.Txn
+	FX    *Effects
+
+	DB        int   // the selected database
+	Now       int64 // the time of this execution, in Unix milliseconds
+	NowMicros int64
+	Writable  bool  // the command is a write
+	Latched   bool  // the keys of the command are latched
+	Worker    bool  // runs where it may take long
+	Listening Class // classes of events that somebody listens to
+
+	err   error
+	reads int
+	rowk  []byte // scratch for row keys
+	vals  []byte // values read by this execution
+}
+
+// TxMark is a place to roll a transaction back to.
+type TxMark struct {
+	rows engine.Mark
+	fx   effectsMark
+}
+
+// Start begins an execution inside the batch: it forgets what the one before
+// it read, and returns the mark to roll back to.
+func (t *Tx) Start() TxMark {
+	t.err, t.reads, t.vals = nil, 0, t.vals[:0]
+	if cap(t.vals) > 1<<20 {
+		t.vals = nil
+	}
+	return TxMark{t.Rows.Batch.Mark(), t.FX.mark()}
+}
+
+// Rollback undoes everything since the mark.
+func (t *Tx) Rollback(m TxMark) {
+	t.Rows.Batch.Rollback(m.rows)
+	t.FX.rollback(m.fx)
+}
+
+// Err is the first failure.
+func (t *Tx) Err() error { return t.err }
+
+// Fail makes err the failure, if it is the first.
+func (t *Tx) Fail(err error) {
+	if t.err == nil {
+		t.err = err
+	}
+}
+
+// Heavy is called by a handler that is about to touch about so many bytes. It
+// says true when the execution is to stop and will be run again on a worker.
+func (t *Tx) Heavy(bytes int64) bool {
+	if !t.Worker && bytes > heavyBytes {
+		t.Fail(ErrHeavy)
+	}
+	return t.err != nil
+}
+
+// heavyBytes is what an event loop may touch for one command: about a tenth of
+// a millisecond's work.
+const heavyBytes = 1 << 20
+
+// GetRow reads a row. It is for the types' own rows; keys are read by Find.
+func (t *Tx) GetRow(row []byte) ([]byte, bool) {
+	if t.err != nil {
+		return nil, false
+	}
+	if t.reads++; t.reads > 1 && !t.Latched {
+		t.err = ErrLatch
+		return nil, false
+	}
+	at := len(t.vals)
+	v, found, err := t.Rows.Get(row, t.vals)
+	if err != nil {
+		t.err = fmt.Errorf("read row: %w", err)
+		return nil, false
+	}
+	t.vals = v
+	return v[at:len(v):len(v)], found
+}
+
+// PutRow writes a row of a type's own.
+func (t *Tx) PutRow(row, value []byte) {
+	if t.writable() {
+		t.Rows.Batch.Put(row, value)
+	}
+}
+
+// DeleteRow deletes a row of a type's own.
+func (t *Tx) DeleteRow(row []byte) {
+	if t.writable() {
+		t.Rows.Batch.Delete(row)
+	}
+}
+
+// IterRows iterates over rows of a type's own; the iterator must be closed,
+// and its Close error is taken care of by CloseRows.
+func (t *Tx) IterRows(lo, hi []byte, reverse bool) engine.Iterator {
+	if t.reads++; t.reads > 1 && !t.Latched {
+		t.Fail(ErrLatch)
+	}
+	if t.err != nil {
+		return noRows{}
+	}
+	return t.Rows.Iter(lo, hi, reverse)
+}
+
+// CloseRows closes an iterator and keeps its error.
+func (t *Tx) CloseRows(it engine.Iterator) {
+	if err := it.Close(); err != nil {
+		t.Fail(fmt.Errorf("iterate over rows: %w", err))
+	}
+}
+
+type noRows struct{}
+
+func (noRows) Next() bool    { return false }
+func (noRows) Key() []byte   { return nil }
+func (noRows) Value() []byte { return nil }
+func (noRows) Close() error  { return nil }
+
+// writable guards against a write in a command that did not say that it
+// writes: it holds no latches.
+func (t *Tx) writable() bool {
+	if t.err == nil && !t.Writable {
+		t.err = errors.New("a command that is not flagged as a write tried to write")
+	}
+	return t.err == nil
+}
+
+// ks is the keyspace number of the selected database, as this batch sees it.
+func (t *Tx) ks() uint32 { return t.ksOf(t.DB) }
+
+func (t *Tx) ksOf(db int) uint32 {
+	for i := len(t.FX.moves) - 1; i >= 0; i-- {
+		if t.FX.moves[i].db == db {
+			return t.FX.moves[i].ks
+		}
+	}
+	return t.Space.dbs[db].Load()
+}
+
+// Find returns the meta row of a key, or the zero Meta if there is no such key
+// or it has expired. A command that writes removes an expired key here.
+func (t *Tx) Find(key []byte) Meta {
+	if t.err != nil {
+		return Meta{}
+	}
+	ks := t.ks()
+	t.rowk = appendMetaKey(t.rowk[:0], SlotOf(key), ks, key)
+	v, found := t.GetRow(t.rowk)
+	if !found {
+		return Meta{}
+	}
+	m, err := decodeMeta(v)
+	if err != nil {
+		t.err = fmt.Errorf("key %.64q: %w", key, err)
+		return Meta{}
+	}
+	if m.Expire != 0 && m.Expire <= t.Now {
+		if t.Writable {
+			t.expire(key, m)
+		}
+		return Meta{}
+	}
+	return m
+}
+
+// Read is Find for a command that reads the key's value: it counts a hit or a
+// miss.
+func (t *Tx) Read(key []byte) Meta {
+	m := t.Find(key)
+	if m.Exists() {
+		t.FX.Hits++
+	} else {
+		t.FX.Misses++
+		if t.Listening&MissEv != 0 {
+			t.Note(MissEv, "keymiss", key)
+		}
+	}
+	return m
+}
+
+// Store makes the key what m says. old is what Find returned for it. The rows
+// of an external value stay only if m refers to the same id.
+func (t *Tx) Store(key []byte, old, m Meta) {
+	if !t.writable() {
+		return
+	}
+	slot, ks := SlotOf(key), t.ks()
+	if !old.Exists() {
+		t.count(sysKeys, ks, 1)
+		if t.Listening&NewEv != 0 {
+			t.Note(NewEv, "new", key)
+		}
+	} else if old.External() && !(m.External() && old.Ref().ID == m.Ref().ID) {
+		t.dropRows(old.Ref())
+	}
+	if old.Expire != m.Expire {
+		t.moveExpiry(slot, ks, key, old.Expire, m.Expire)
+	}
+	t.rowk = appendMetaKey(t.rowk[:0], slot, ks, key)
+	var head [metaHead]byte
+	t.Rows.Batch.Put2(t.rowk, appendMetaHead(head[:0], m), m.Body)
+}
+
+// Remove deletes the key with everything that belongs to it, in O(1). old is
+// what Find returned for it and exists.
+func (t *Tx) Remove(key []byte, old Meta) {
+	if old.External() && t.writable() {
+		t.dropRows(old.Ref())
+	}
+	t.Detach(key, old)
+}
+
+// Detach deletes the key's meta row but leaves the rows of its value: RENAME
+// and MOVE then Store the same Meta under another name.
+func (t *Tx) Detach(key []byte, old Meta) {
+	if !t.writable() {
+		return
+	}
+	slot, ks := SlotOf(key), t.ks()
+	t.count(sysKeys, ks, -1)
+	if old.Expire != 0 {
+		t.moveExpiry(slot, ks, key, old.Expire, 0)
+	}
+	t.rowk = appendMetaKey(t.rowk[:0], slot, ks, key)
+	t.Rows.Batch.Delete(t.rowk)
+}
+
+// expire removes a key that is past its time.
+func (t *Tx) expire(key []byte, old Meta) {
+	t.Remove(key, old)
+	t.FX.Expired++
+	t.Note(ExpiredEv, "expired", key)
+}
+
+// moveExpiry replaces the expire row of a key; 0 stands for none.
+func (t *Tx) moveExpiry(slot uint16, ks uint32, key []byte, from, to int64) {
+	if from != 0 {
+		t.rowk = appendExpireKey(t.rowk[:0], slot, from, ks, key)
+		t.Rows.Batch.Delete(t.rowk)
+	} else {
+		t.count(sysVolatile, ks, 1)
+	}
+	if to != 0 {
+		t.rowk = appendExpireKey(t.rowk[:0], slot, to, ks, key)
+		t.Rows.Batch.Put(t.rowk, nil)
+		t.FX.dues = append(t.FX.dues, due{slot, to})
+	} else {
+		t.count(sysVolatile, ks, -1)
+	}
+}
+
+func (t *Tx) count(what byte, ks uint32, delta int64) {
+	var k [6]byte
+	t.Rows.Batch.Add(appendSysKey32(k[:0], what, ks), delta)
+}
+
+// dropRows deletes the rows of a value: at once where a range delete is cheap,
+// else in the background.
+func (t *Tx) dropRows(r Ref) {
+	if !t.Space.eng.Capabilities().CheapRangeDelete {
+		t.FX.Garbage++
+		t.Rows.Batch.Put(appendPart(nil, r.Home, kindGarbage, r.ID), nil)
+		return
+	}
+	for kind := byte(kindSub); kind <= kindRank; kind++ {
+		lo := appendPart(nil, r.Home, kind, r.ID)
+		t.Rows.Batch.DeleteRange(lo, successor(lo))
+	}
+}
+
+// NewRef makes the ref of a new external value of the key.
+func (t *Tx) NewRef(key []byte, size int64) Ref {
+	return Ref{ID: t.Space.newID(t.NowMicros, t.Rows.Batch, t.FX), Home: SlotOf(key), Size: size}
+}
+
+// AppendSubKey appends the key of a sub row, without the part that the type
+// puts behind it.
+func AppendSubKey(b []byte, r Ref) []byte { return appendPart(b, r.Home, kindSub, r.ID) }
+
+// SubKeyHead is the length of what AppendSubKey appends.
+const SubKeyHead = partHead
+
+// Note notes an event for whoever listens. Every change of a key is noted.
+func (t *Tx) Note(class Class, event string, key []byte) {
+	if t.err == nil && t.Listening&class != 0 {
+		t.FX.Events = append(t.FX.Events, Event{class, event, t.DB, append([]byte(nil), key...)})
+	}
+}
+
+// Changed notes one change of a key by a command: it counts, and it is an
+// event.
+func (t *Tx) Changed(class Class, event string, key []byte) {
+	t.FX.Changes++
+	t.Note(class, event, key)
+}
+
+// Size returns how many keys the selected database has.
+func (t *Tx) Size() int64 { return t.sizeOf(t.ks()) }
+
+func (t *Tx) sizeOf(ks uint32) int64 {
+	k := appendSysKey32(nil, sysKeys, ks)
+	n, err := t.Space.eng.Counter(k)
+	if err != nil {
+		t.Fail(fmt.Errorf("count keys: %w", err))
+	}
+	return n + t.Rows.Batch.Pending(k)
+}
+
+// Flush empties a database in O(1): it gets a new keyspace number, and the old
+// one is cleared in the background. The whole keyspace must be latched.
+func (t *Tx) Flush(db int) {
+	if !t.writable() || t.sizeOf(t.ksOf(db)) == 0 {
+		return
+	}
+	b := t.Rows.Batch
+	t.FX.Garbage++
+	b.Put(appendSysKey32(nil, sysDead, t.ksOf(db)), nil)
+	t.assign(db, t.Space.allocate(b))
+}
+
+// Swap exchanges the contents of two databases in O(1). The whole keyspace
+// must be latched.
+func (t *Tx) Swap(a, b int) {
+	if t.writable() {
+		x, y := t.ksOf(a), t.ksOf(b)
+		t.assign(a, y)
+		t.assign(b, x)
+	}
+}
+
+func (t *Tx) assign(db int, ks uint32) {
+	t.Rows.Batch.Put(sysKey16(sysDatabase, db), binary.BigEndian.AppendUint32(nil, ks))
+	t.FX.moves = append(t.FX.moves, move{db, ks})
+}

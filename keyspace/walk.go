@@ -1,0 +1,193 @@
+package keyspace
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"sync"
+
+	"redoubt/engine"
+)
+
+// Walking over keys goes slot by slot, since a slot's meta rows of one keyspace
+// are one contiguous range, and inside a slot in the order of the keys.
+//
+// A SCAN cursor is slot:14 | token:48. Token 0 means the start of the slot;
+// else it is a hash of the last key that was examined, and the scan goes on
+// behind that key. A cache of recent positions maps the cursor back to its key.
+// When the cache does not know it any more, the slot is walked from its start
+// until a key with that hash comes; when that key is gone meanwhile, the slot
+// is scanned again from its start. So a key that stays is returned whatever
+// happens to the server's memory, and some may be returned twice, as Redis's
+// promise allows. Rejected: scanning a slot in the order of the hash needs no
+// cache but reads the whole slot for each page.
+
+// Walk visits the live keys of the selected database in order, from a slot on
+// and behind a key, until visit returns false. The bytes are valid during the
+// call only, and visit must not write. Expired keys are visited with a zero
+// Meta.
+func (t *Tx) Walk(slot uint16, after []byte, visit func(slot uint16, key []byte, m Meta) bool) {
+	t.walk(slot, after, math.MaxInt, visit)
+}
+
+// walk is Walk with a limit on the iterators that it opens. When it reaches the
+// limit it returns the slot that comes next; else Slots.
+//
+// One iterator runs on through rows that are not keys of this database as long
+// as there are few in a row; else a new one is opened where the next key can be
+// at the earliest. So a plain database is walked with a single iterator, and
+// one with few keys among many others costs one for each slot at most.
+func (t *Tx) walk(slot uint16, after []byte, opens int, visit func(slot uint16, key []byte, m Meta) bool) (next int) {
+	ks := t.ks()
+	lo := appendMetaKey(nil, slot, ks, after)
+	if after != nil {
+		lo = append(lo, 0)
+	}
+	for next = int(slot); next < Slots && t.err == nil; opens-- {
+		if opens == 0 {
+			return next
+		}
+		it := t.IterRows(lo, sysKey(0), false)
+		next = t.walkRun(it, ks, visit)
+		t.CloseRows(it)
+		lo = appendMetaKey(lo[:0], uint16(next), ks, nil)
+	}
+	return Slots
+}
+
+// walkRun visits the keys of a keyspace that an iterator comes by, until many
+// other rows come. It returns the slot to go on from, Slots when there is none.
+func (t *Tx) walkRun(it engine.Iterator, ks uint32, visit func(slot uint16, key []byte, m Meta) bool) (next int) {
+	for others := 0; it.Next(); {
+		row := it.Key()
+		if len(row) < metaKeyHead {
+			t.Fail(fmt.Errorf("%w: row % x", engine.ErrCorrupt, row))
+			return Slots
+		}
+		slot := binary.BigEndian.Uint16(row)
+		of := binary.BigEndian.Uint32(row[3:])
+		if row[2] != kindMeta || of != ks {
+			if next = int(slot); row[2] > kindMeta || of > ks {
+				next++
+			}
+			if others++; others == maxOthers {
+				return next
+			}
+			continue
+		}
+		others = 0
+		m, err := decodeMeta(it.Value())
+		if err != nil {
+			t.Fail(fmt.Errorf("key %.64q: %w", row[metaKeyHead:], err))
+			return Slots
+		}
+		if m.Expire != 0 && m.Expire <= t.Now {
+			m = Meta{}
+		}
+		if !visit(slot, row[metaKeyHead:], m) {
+			return Slots
+		}
+	}
+	return Slots
+}
+
+// maxOthers is how many rows in a row an iterator may read in vain: about what
+// opening another one costs.
+const maxOthers = 8
+
+const tokenBits = 48
+
+// token is stable over restarts: a cursor may outlive the process.
+func token(key []byte) uint64 {
+	h := uint64(14695981039346656037) // FNV-1a
+	for _, c := range key {
+		h = (h ^ uint64(c)) * 1099511628211
+	}
+	return max(1, h>>(64-tokenBits))
+}
+
+// Scan examines about count keys from a cursor on and returns the next cursor,
+// 0 when the scan is complete. It visits live keys only. Where the keys of this
+// database are few among those of others it may come back without any.
+func (t *Tx) Scan(cursor uint64, count int, visit func(key []byte, m Meta)) uint64 {
+	if cursor>>tokenBits >= Slots {
+		return 0
+	}
+	slot, tok := uint16(cursor>>tokenBits), cursor&(1<<tokenBits-1)
+	var after []byte
+	if tok != 0 {
+		after = t.resume(cursor, slot, tok)
+	}
+	cursor = 0
+	opens := max(scanOpens, count)
+	next := t.walk(slot, after, opens, func(slot uint16, key []byte, m Meta) bool {
+		if m.Exists() {
+			visit(key, m)
+		}
+		if count--; count > 0 {
+			return true
+		}
+		cursor = uint64(slot)<<tokenBits | token(key)
+		t.Space.cursors.put(t.ks(), cursor, key)
+		return false
+	})
+	if next < Slots {
+		cursor = uint64(next) << tokenBits
+	}
+	return cursor
+}
+
+// scanOpens is how many iterators one call of Scan opens before it comes back
+// with fewer keys than asked for: a millisecond's work or so.
+const scanOpens = 1000
+
+// resume finds the key that a cursor stands behind; nil if it is gone.
+func (t *Tx) resume(cursor uint64, slot uint16, tok uint64) (after []byte) {
+	if key, ok := t.Space.cursors.get(t.ks(), cursor); ok {
+		return key
+	}
+	lo := appendMetaKey(nil, slot, t.ks(), nil)
+	it := t.IterRows(lo, successor(lo), false)
+	defer t.CloseRows(it)
+	for it.Next() {
+		if key := it.Key()[metaKeyHead:]; token(key) == tok {
+			return append([]byte{}, key...)
+		}
+	}
+	return nil
+}
+
+// cursorCache remembers the newest cursors that were given out.
+type cursorCache struct {
+	mu   sync.Mutex
+	keys map[position][]byte
+	ring [4096]position
+	next int
+}
+
+type position struct {
+	ks     uint32
+	cursor uint64
+}
+
+func (c *cursorCache) put(ks uint32, cursor uint64, key []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.keys == nil {
+		c.keys = make(map[position][]byte)
+	}
+	p := position{ks, cursor}
+	if _, known := c.keys[p]; !known {
+		delete(c.keys, c.ring[c.next])
+		c.ring[c.next] = p
+		c.next = (c.next + 1) % len(c.ring)
+	}
+	c.keys[p] = append([]byte{}, key...)
+}
+
+func (c *cursorCache) get(ks uint32, cursor uint64) ([]byte, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key, ok := c.keys[position{ks, cursor}]
+	return key, ok
+}

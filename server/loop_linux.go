@@ -1,0 +1,548 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"redoubt/wire"
+)
+
+// loop is an event loop on epoll: it carries the plain connections that were
+// given to it. One turn: wait for events; read what is ready from each
+// connection and run it; commit everything as one batch; send the replies.
+//
+// Why not a goroutine per connection: it pays a futile read, a park and a wake
+// for every command. docs/adr/0002 has the figures.
+//
+// Sockets are non-blocking, so reads, writes and a poll without waiting are
+// made without telling the Go scheduler (RawSyscall); only a wait that may last
+// does tell it.
+type loop struct {
+	srv  *Server
+	n    int
+	ep   int
+	wake int // eventfd
+
+	mu       sync.Mutex
+	posted   []posted
+	signaled atomic.Bool
+
+	turn     turn
+	sessions map[int32]*conn
+	rbuf     []byte
+	dirty    []*conn
+	held     map[*conn]struct{}
+	holding  atomic.Bool
+	nextTick time.Time
+	draining bool // no new commands are read
+	stopping bool // the loop ends
+	done     chan struct{}
+}
+
+type posted struct {
+	c *conn // nil: f is for the loop itself
+	f func()
+}
+
+// conn is a session's socket on a loop.
+type conn struct {
+	session
+	loop  *loop
+	fd    int32
+	want  uint32 // events asked of epoll
+	dirty bool
+}
+
+const (
+	haveLoops  = true
+	readSize   = 64 << 10
+	maxEvents  = 512
+	tickEvery  = time.Second
+	pausedRead = 32 << 20 // replies a client may leave unread before its commands wait
+)
+
+func newLoop(srv *Server, n int) (*loop, error) {
+	ep, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("create epoll: %w", err)
+	}
+	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		unix.Close(ep)
+		return nil, fmt.Errorf("create eventfd: %w", err)
+	}
+	l := &loop{
+		srv: srv, n: n, ep: ep, wake: wake,
+		sessions: make(map[int32]*conn), held: make(map[*conn]struct{}),
+		rbuf: make([]byte, readSize), done: make(chan struct{}),
+	}
+	l.turn = turn{batch: srv.exec.NewBatch(), stats: srv.stats.newLoop(), now: time.Now()}
+	if err := l.ctl(unix.EPOLL_CTL_ADD, int32(wake), unix.EPOLLIN); err != nil {
+		unix.Close(wake)
+		unix.Close(ep)
+		return nil, err
+	}
+	return l, nil
+}
+
+func (l *loop) ctl(op int, fd int32, events uint32) error {
+	if err := unix.EpollCtl(l.ep, op, int(fd), &unix.EpollEvent{Events: events, Fd: fd}); err != nil {
+		return fmt.Errorf("epoll_ctl: %w", err)
+	}
+	return nil
+}
+
+// run turns until the loop is stopped.
+func (l *loop) run() {
+	defer close(l.done)
+	events := make([]unix.EpollEvent, maxEvents)
+	for !l.stopping {
+		n := l.poll(events)
+		l.turn.now = time.Now()
+		for i := range n {
+			l.event(&events[i])
+		}
+		l.runPosted()
+		l.endTurn()
+		if l.turn.now.After(l.nextTick) {
+			l.tick()
+			l.nextTick = l.turn.now.Add(tickEvery)
+		}
+	}
+	for _, c := range l.sessions {
+		c.mu.Lock()
+		l.flush(c)
+		l.close(c)
+		c.mu.Unlock()
+	}
+	unix.Close(l.wake)
+	unix.Close(l.ep)
+}
+
+// poll returns the ready events; first without, then with waiting.
+func (l *loop) poll(events []unix.EpollEvent) int {
+	n, _, _ := syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(l.ep), uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)), 0, 0, 0)
+	if int(n) > 0 {
+		return int(n)
+	}
+	got, err := unix.EpollWait(l.ep, events, int(tickEvery/time.Millisecond))
+	if err != nil && !errors.Is(err, unix.EINTR) {
+		l.srv.log.Error("epoll_wait failed", "err", err)
+	}
+	return max(0, got)
+}
+
+func (l *loop) event(e *unix.EpollEvent) {
+	if e.Fd == int32(l.wake) {
+		var b [8]byte
+		unix.Read(l.wake, b[:])
+		l.signaled.Store(false)
+		return
+	}
+	if ln := l.srv.listeners[e.Fd]; ln != nil && l.n == 0 {
+		l.accept(e.Fd, ln)
+		return
+	}
+	c := l.sessions[e.Fd]
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e.Events&unix.EPOLLOUT != 0 {
+		l.flush(c)
+	}
+	if e.Events&(unix.EPOLLIN|unix.EPOLLHUP|unix.EPOLLERR|unix.EPOLLRDHUP) != 0 && !c.closed {
+		if c.want&unix.EPOLLIN == 0 {
+			// Not reading just now: this is the end of the connection.
+			if e.Events&(unix.EPOLLHUP|unix.EPOLLERR|unix.EPOLLRDHUP) != 0 {
+				l.close(c)
+			}
+			return
+		}
+		l.read(c)
+	}
+}
+
+// read takes what one read brings and runs it.
+func (l *loop) read(c *conn) {
+	buf, at := l.rbuf, 0
+	if c.buf != nil {
+		// An unfinished command: read behind its bytes.
+		at = len(c.buf)
+		if need := c.in.Need(); need > cap(c.buf) {
+			// Grow with what has come, not with what was announced.
+			grown := make([]byte, at, min(need, 2*max(at, readSize)))
+			copy(grown, c.buf)
+			c.buf = grown
+		} else if cap(c.buf)-at < smallBuffer/2 {
+			grown := make([]byte, at, 2*cap(c.buf)+smallBuffer)
+			copy(grown, c.buf)
+			c.buf = grown
+		}
+		buf = c.buf[at:cap(c.buf)]
+	}
+	n, _, errno := syscall.RawSyscall(unix.SYS_READ, uintptr(c.fd), uintptr(unsafe.Pointer(&buf[0])), uintptr(len(buf)))
+	if errno != 0 {
+		if errno != unix.EAGAIN && errno != unix.EINTR {
+			l.close(c)
+		}
+		return
+	}
+	if n == 0 {
+		l.close(c)
+		return
+	}
+	c.netIn += int64(n)
+	c.lastUsed = l.turn.now
+	if c.out.Buf == nil {
+		c.out.Buf = l.srv.bufs.get(0)
+	}
+	if c.buf == nil {
+		taken := c.process(buf[:n])
+		c.keep(buf[taken:n])
+	} else {
+		c.buf = c.buf[:at+int(n)]
+		taken := c.process(c.buf)
+		if taken > 0 || c.closing {
+			c.keep(c.buf[taken:])
+		}
+	}
+	c.peak()
+	if int64(len(c.buf)) > l.srv.queryLimit.Load() {
+		l.srv.log.Warn("closing a client: query buffer limit reached", "client", c.id, "addr", c.addr)
+		l.srv.stats.queryLimit.Add(1)
+		l.close(c)
+		return
+	}
+	l.touch(c)
+}
+
+// touch has the connection's replies looked at when the turn ends.
+func (l *loop) touch(c *conn) {
+	if !c.dirty && !c.closed {
+		c.dirty = true
+		l.dirty = append(l.dirty, c)
+	}
+}
+
+// endTurn commits, releases replies and sends them.
+func (l *loop) endTurn() {
+	ticket := l.turn.batch.Commit()
+	for _, w := range l.turn.workers {
+		go w()
+	}
+	clear(l.turn.workers)
+	l.turn.workers = l.turn.workers[:0]
+	durable := l.srv.eng.Durable()
+	for _, c := range l.dirty {
+		c.dirty = false
+		if c.closed {
+			continue
+		}
+		c.mu.Lock()
+		c.settle(ticket, durable)
+		l.flush(c)
+		l.park(c)
+		c.mu.Unlock()
+	}
+	clear(l.dirty)
+	l.dirty = l.dirty[:0]
+	if len(l.held) > 0 {
+		l.unpark()
+	}
+}
+
+// park keeps track of connections with replies that wait for durability.
+func (l *loop) park(c *conn) {
+	if len(c.holds) > 0 && !c.closed {
+		l.held[c] = struct{}{}
+		l.holding.Store(true)
+	}
+}
+
+func (l *loop) unpark() {
+	durable := l.srv.eng.Durable()
+	for c := range l.held {
+		c.mu.Lock()
+		c.release(durable)
+		l.flush(c)
+		if len(c.holds) == 0 || c.closed {
+			delete(l.held, c)
+		}
+		c.mu.Unlock()
+	}
+	l.holding.Store(len(l.held) > 0)
+}
+
+// flush sends what is released, as far as the socket takes it.
+func (l *loop) flush(c *conn) {
+	for c.sent < c.released && !c.closed {
+		b := c.out.Buf[c.sent:c.released]
+		n, _, errno := syscall.RawSyscall(unix.SYS_WRITE, uintptr(c.fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)))
+		if errno == unix.EINTR {
+			continue
+		}
+		if errno == unix.EAGAIN {
+			break
+		}
+		if errno != 0 {
+			l.close(c)
+			return
+		}
+		c.sent += int(n)
+		c.netOut += int64(n)
+	}
+	if c.sent == len(c.out.Buf) {
+		c.emptied()
+		if c.closing && !c.waiting {
+			l.close(c)
+			return
+		}
+	} else if c.overLimit(l.turn.now) {
+		l.close(c)
+		return
+	}
+	c.interest()
+}
+
+// interest implements carrier: it asks epoll for what the session can use.
+func (c *conn) interest() {
+	if c.closed {
+		return
+	}
+	l := c.loop
+	want := uint32(unix.EPOLLRDHUP)
+	if !c.waiting && !c.closing && c.pending() < pausedRead && !l.draining {
+		want |= unix.EPOLLIN
+	}
+	if c.sent < c.released {
+		want |= unix.EPOLLOUT
+	}
+	if want != c.want {
+		c.want = want
+		if err := l.ctl(unix.EPOLL_CTL_MOD, c.fd, want); err != nil {
+			l.srv.log.Error("changing a socket's events failed", "err", err)
+			l.close(c)
+		}
+	}
+}
+
+// post implements carrier.
+func (c *conn) post(f func()) { c.loop.post(c, f) }
+
+func (l *loop) post(c *conn, f func()) {
+	l.mu.Lock()
+	l.posted = append(l.posted, posted{c, f})
+	l.mu.Unlock()
+	l.notify()
+}
+
+// notify makes the loop turn.
+func (l *loop) notify() {
+	if l.signaled.CompareAndSwap(false, true) {
+		one := [8]byte{7: 0, 0: 1}
+		unix.Write(l.wake, one[:])
+	}
+}
+
+func (l *loop) runPosted() {
+	l.mu.Lock()
+	list := l.posted
+	l.posted = nil
+	l.mu.Unlock()
+	for _, p := range list {
+		if p.c == nil {
+			p.f()
+			continue
+		}
+		p.c.mu.Lock()
+		if !p.c.closed {
+			if p.c.out.Buf == nil {
+				p.c.out.Buf = l.srv.bufs.get(0)
+			}
+			p.f()
+			l.touch(p.c)
+		}
+		p.c.mu.Unlock()
+	}
+}
+
+// close ends a connection at once. The session's mu is held.
+func (l *loop) close(c *conn) {
+	if c.closed {
+		return
+	}
+	c.closed = true
+	delete(l.sessions, c.fd)
+	delete(l.held, c)
+	unix.Close(int(c.fd))
+	c.srv.bufs.put(c.buf)
+	c.srv.bufs.put(c.out.Buf)
+	c.buf, c.out.Buf = nil, nil
+	l.srv.leave(&c.session)
+}
+
+// tick does what is due once a second.
+func (l *loop) tick() {
+	timeout := time.Duration(l.srv.timeout.Load()) * time.Second
+	for _, c := range l.sessions {
+		c.mu.Lock()
+		switch {
+		case timeout > 0 && !c.monitor && !c.waiting && l.turn.now.Sub(c.lastUsed) > timeout:
+			l.close(c)
+		case c.pending() > 0 && c.overLimit(l.turn.now):
+			l.close(c)
+		default:
+			c.decay(l.turn.now)
+		}
+		c.mu.Unlock()
+	}
+}
+
+// accept takes new connections and spreads them over the loops.
+func (l *loop) accept(fd int32, ln *listener) {
+	for range 64 {
+		nfd, sa, err := unix.Accept4(int(fd), unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+		if err != nil {
+			if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.ECONNABORTED) {
+				l.srv.log.Error("accepting a connection failed", "err", err)
+			}
+			return
+		}
+		l.srv.adopt(nfd, sa, ln)
+	}
+}
+
+// adopt makes a session of an accepted socket and gives it to a loop.
+func (srv *Server) adopt(fd int, sa unix.Sockaddr, ln *listener) {
+	addr := addrText(sa)
+	if ln.unix {
+		addr = ln.addr.String() + ":0"
+	} else {
+		unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
+		if k := int(srv.keepalive.Load()); k > 0 {
+			unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1)
+			unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, k)
+			unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, max(1, k/3))
+			unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_KEEPCNT, 3)
+		}
+	}
+	local, _ := unix.Getsockname(fd)
+	laddr := addrText(local)
+	if ln.unix {
+		laddr = addr
+	}
+	if text := srv.admit(addr, ln.unix); text != "" {
+		var w wire.Writer
+		w.Error(text)
+		unix.Write(fd, w.Buf)
+		unix.Close(fd)
+		return
+	}
+	l := srv.loops[int(srv.nextLoop.Add(1))%len(srv.loops)]
+	c := &conn{loop: l, fd: int32(fd), want: unix.EPOLLIN | unix.EPOLLRDHUP}
+	srv.initSession(&c.session, c, &l.turn, addr, laddr, ln.unix)
+	l.post(nil, func() {
+		l.sessions[c.fd] = c
+		if err := l.ctl(unix.EPOLL_CTL_ADD, c.fd, c.want); err != nil {
+			l.srv.log.Error("adding a connection failed", "err", err)
+			c.mu.Lock()
+			l.close(c)
+			c.mu.Unlock()
+		}
+	})
+}
+
+func addrText(sa unix.Sockaddr) string {
+	switch a := sa.(type) {
+	case *unix.SockaddrInet4:
+		return net.JoinHostPort(net.IP(a.Addr[:]).String(), fmt.Sprint(a.Port))
+	case *unix.SockaddrInet6:
+		return net.JoinHostPort(net.IP(a.Addr[:]).String(), fmt.Sprint(a.Port))
+	}
+	return ""
+}
+
+// startLoops makes the loops and puts the listening sockets into the first loop.
+func (srv *Server) startLoops(n int) error {
+	for i := range n {
+		l, err := newLoop(srv, i)
+		if err != nil {
+			return err
+		}
+		srv.loops = append(srv.loops, l)
+	}
+	for fd := range srv.listeners {
+		if err := unix.SetNonblock(int(fd), true); err != nil {
+			return fmt.Errorf("listen: %w", err)
+		}
+		if err := srv.loops[0].ctl(unix.EPOLL_CTL_ADD, fd, unix.EPOLLIN); err != nil {
+			return err
+		}
+	}
+	for _, l := range srv.loops {
+		go l.run()
+	}
+	srv.eng.OnDurable(func() {
+		for _, l := range srv.loops {
+			if l.holding.Load() {
+				l.notify()
+			}
+		}
+	})
+	return nil
+}
+
+// drainLoops stops accepting and reading; what runs goes on.
+func (srv *Server) drainLoops() {
+	for _, l := range srv.loops {
+		l.post(nil, func() {
+			l.draining = true
+			if l.n == 0 {
+				for fd := range srv.listeners {
+					unix.EpollCtl(l.ep, unix.EPOLL_CTL_DEL, int(fd), nil)
+					unix.Close(int(fd))
+				}
+			}
+			for _, c := range l.sessions {
+				c.mu.Lock()
+				c.interest()
+				c.mu.Unlock()
+			}
+		})
+	}
+}
+
+// stopLoops ends the loops. Replies that wait for durability are given the
+// chance until the deadline.
+func (srv *Server) stopLoops(deadline time.Time) {
+	for _, l := range srv.loops {
+		for l.holding.Load() && time.Now().Before(deadline) {
+			time.Sleep(time.Millisecond)
+		}
+		l.post(nil, func() { l.stopping = true })
+	}
+	for _, l := range srv.loops {
+		<-l.done
+	}
+}
+
+// takeFD makes a listener's descriptor ours.
+func takeFD(f *os.File) (int32, error) {
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	f.Close()
+	if err != nil {
+		return 0, fmt.Errorf("listen: %w", err)
+	}
+	return int32(fd), nil
+}

@@ -1,0 +1,24 @@
+//go:build !linux
+
+package server
+
+import (
+	"errors"
+	"os"
+	"time"
+)
+
+// Other systems than Linux have no event loops here: goroutines carry every
+// connection.
+const (
+	haveLoops  = false
+	readSize   = 64 << 10
+	pausedRead = 32 << 20
+)
+
+type loop struct{}
+
+func (srv *Server) startLoops(int) error { return nil }
+func (srv *Server) drainLoops()          {}
+func (srv *Server) stopLoops(time.Time)  {}
+func takeFD(*os.File) (int32, error)     { return 0, errors.ErrUnsupported }

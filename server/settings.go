@@ -1,0 +1,44 @@
+package server
+
+import (
+	"strings"
+	"time"
+
+	"redoubt/command"
+)
+
+// watchSettings copies the directives that are read for every command or
+// connection into fields, now and whenever they change.
+func (srv *Server) watchSettings() error {
+	c := srv.cfg
+	apply := func(f func(), names ...string) {
+		f()
+		c.OnChangeOfAny(func() error { f(); return nil }, names...)
+	}
+	apply(func() { srv.maxClients.Store(c.Int("maxclients")) }, "maxclients")
+	apply(func() { srv.queryLimit.Store(c.Int("client-query-buffer-limit")) }, "client-query-buffer-limit")
+	apply(func() { srv.timeout.Store(c.Int("timeout")) }, "timeout")
+	apply(func() { srv.keepalive.Store(c.Int("tcp-keepalive")) }, "tcp-keepalive")
+	apply(func() { srv.maxMemory.Store(c.Int("maxmemory")) }, "maxmemory")
+	apply(func() { p := c.Str("requirepass"); srv.password.Store(&p) }, "requirepass")
+	apply(func() { n, _, _ := c.BufferLimits(); srv.outLimit.Store(&n) }, "client-output-buffer-limit")
+	apply(func() {
+		srv.maxBulk.Store(c.Int("proto-max-bulk-len"))
+		srv.exec.SetLimits(command.Limits{
+			MaxBulk: c.Int("proto-max-bulk-len"),
+			LFU:     strings.Contains(c.Enum("maxmemory-policy"), "lfu"),
+		})
+	}, "proto-max-bulk-len", "maxmemory-policy")
+	apply(func() { srv.slow.set(c.Int("slowlog-log-slower-than"), int(c.Int("slowlog-max-len"))) },
+		"slowlog-log-slower-than", "slowlog-max-len")
+	apply(func() { srv.latency.set(time.Duration(c.Int("latency-monitor-threshold")) * time.Millisecond) },
+		"latency-monitor-threshold")
+	return nil
+}
+
+// outOfMemory says whether commands that need memory are refused: only where
+// maxmemory bounds the data itself, which is on an engine without a disk.
+func (srv *Server) outOfMemory() bool {
+	limit := srv.maxMemory.Load()
+	return limit > 0 && srv.boundedByMemory && srv.eng.Stats().MemoryBytes > limit
+}

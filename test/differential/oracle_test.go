@@ -1,0 +1,57 @@
+package differential
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"redoubt/internal/testserver"
+)
+
+var (
+	seed      = flag.Uint64("seed", 0, "seed of the first sequence; 0 takes one from the clock")
+	sequences = flag.Int("sequences", 0, "how many sequences to run; 0 means the test's own number")
+	length    = flag.Int("length", 200, "operations in a sequence")
+)
+
+// each runs sequences until one differs, and reports that one, shrunk.
+func each(t *testing.T, count int, live bool, targets []target) {
+	t.Helper()
+	if *sequences > 0 {
+		count = *sequences
+	}
+	first := *seed
+	if first == 0 {
+		first = uint64(time.Now().UnixNano())
+	}
+	ops := 0
+	for i := range count {
+		s := first + uint64(i)
+		g := &generator{Rand: rand.New(rand.NewPCG(s, 1)), live: live}
+		seq := g.sequence(*length)
+		ops += len(seq)
+		proto := 2 + int(s%2)
+		again := fmt.Sprintf("go test ./test/differential -run '^%s$' -seed %d -sequences 1 -length %d", t.Name(), s, *length)
+		d, err := compare(seq, proto, live, targets)
+		if err != nil {
+			t.Fatalf("seed %d: %v\nrun again: %s", s, err, again)
+		}
+		if d != nil {
+			t.Fatalf("seed %d: replies differ after\n%s\nrun again: %s", s, d.shrink(live), again)
+		}
+	}
+	t.Logf("%d sequences from seed %d, %d operations, no difference", count, first, ops)
+}
+
+func redisTarget(t *testing.T) *serverTarget {
+	r := testserver.StartRedis(t)
+	return &serverTarget{label: "Redis " + r.Version, addr: r.Addr, reset: func() {}, advance: time.Sleep, burst: 50}
+}
+
+// TestModelAgainstRedis checks the model.
+func TestModelAgainstRedis(t *testing.T) {
+	testserver.Oracle(t)
+	each(t, 300, true, []target{redisTarget(t), modelTarget{live: true}})
+}

@@ -1,0 +1,100 @@
+package script
+
+import (
+	"flag"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"redoubt/internal/testserver"
+)
+
+var (
+	only   = flag.String("script", "", "run only the scripts of this group/command; wildcards allowed")
+	record = flag.Bool("record", false, "rewrite expectations from a real Redis")
+	redis  = flag.String("redis", "", "address of the real Redis to record from; it is flushed. Without it one is started")
+)
+
+// scripts are the names of the scripts to run, and all of them by name.
+func scripts(t *testing.T) ([]string, map[string]string) {
+	t.Helper()
+	paths, err := Find("testdata", *only)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(paths) == 0 && *only != "" {
+		t.Fatalf("no script matches %q", *only)
+	}
+	return slices.Sorted(maps.Keys(paths)), paths
+}
+
+func load(t *testing.T, name, path string) *File {
+	t.Helper()
+	f, err := ParseFile(name, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// realRedis is a target at a real Redis of the test's own, or at -redis.
+func realRedis(t *testing.T, proto int) *Target {
+	t.Helper()
+	target := &Target{Addr: *redis, Proto: proto, Cases: []string{"redis", protoCase(proto), "plain"}, Now: time.Now, Advance: time.Sleep}
+	if *redis == "" {
+		r := testserver.StartRedis(t)
+		target.Addr, target.Version = r.Addr, r.Version
+		return target
+	}
+	v, err := testserver.RedisVersion(*redis, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	target.Version = v
+	return target
+}
+
+func protoCase(proto int) string {
+	if proto == 3 {
+		return "resp3"
+	}
+	return "resp2"
+}
+
+// TestRecord rewrites expectations when -record is given.
+func TestRecord(t *testing.T) {
+	if !*record {
+		t.Skip("run with -record to rewrite expectations")
+	}
+	names, paths := scripts(t)
+	for _, name := range names {
+		t.Run(name, func(t *testing.T) {
+			rec := &Recorder{Target: func(proto int) (*Target, error) { return realRedis(t, proto), nil }}
+			changed, err := rec.Record(load(t, name, paths[name]))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if changed {
+				t.Logf("%s: expectations rewritten", name)
+			}
+		})
+	}
+}
+
+// TestOracle runs the scripts against a real Redis.
+func TestOracle(t *testing.T) {
+	testserver.Oracle(t)
+	names, paths := scripts(t)
+	for _, name := range names {
+		f := load(t, name, paths[name])
+		for _, proto := range []int{2, 3} {
+			t.Run(name+"/"+protoCase(proto), func(t *testing.T) {
+				t.Parallel()
+				if err := f.Run(realRedis(t, proto)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,266 @@
+// Package wire speaks RESP: it cuts commands out of a byte stream and builds
+// replies. It knows no socket.
+package wire
+
+import (
+	"bytes"
+	"strconv"
+
+	"redoubt/number"
+)
+
+// ProtocolError is malformed input. Its text is what Redis answers before it
+// closes the connection.
+type ProtocolError string
+
+func (e ProtocolError) Error() string { return "ERR Protocol error: " + string(e) }
+
+// The limits that Redis has; the Reader's fields replace the first two.
+const (
+	MaxArgs          = 1024 * 1024
+	maxInline        = 64 * 1024
+	maxArgsNoAuth    = 10
+	maxBulkNoAuth    = 16 * 1024
+	maxArgsPrealloc  = 1024
+	maxBigArgPending = 32 * 1024
+)
+
+// Reader cuts commands out of the bytes of one connection. It is a parser of
+// slices: the caller owns the buffer and calls Next with all unread bytes; Next
+// returns a whole command and how many bytes it took, or nothing until more
+// bytes are there. Arguments point into the caller's buffer.
+//
+// To parse a large command that arrives in many pieces in linear time, the
+// Reader remembers how far it got in an unfinished frame: the caller must
+// present the same bytes again, with more behind them.
+type Reader struct {
+	MaxBulk       int64 // proto-max-bulk-len
+	Authenticated bool  // else the small limits hold that Redis has before AUTH
+
+	args [][]byte
+	// The unfinished frame, as offsets relative to its first byte.
+	bounds []int // start and end of each whole argument
+	want   int   // arguments in the frame; 0 when none is begun
+	at     int   // bytes parsed
+	bulk   int   // length of the argument in progress, or -1
+}
+
+// Next parses one command from in. It returns its arguments, valid until the
+// next call and while in is unchanged, and the bytes taken. Zero taken means
+// that the command is incomplete. Empty commands (a blank line, *0) are
+// skipped: taken > 0 and no arguments.
+func (r *Reader) Next(in []byte) (args [][]byte, taken int, err error) {
+	if len(in) == 0 {
+		return nil, 0, nil
+	}
+	if r.want == 0 {
+		if in[0] != '*' {
+			return r.inline(in)
+		}
+		n, next, err := r.header(in, 0, "invalid multibulk length", "too big mbulk count string")
+		if err != nil || next == 0 {
+			return nil, 0, err
+		}
+		if n > MaxArgs {
+			return nil, 0, ProtocolError("invalid multibulk length")
+		}
+		if n > maxArgsNoAuth && !r.Authenticated {
+			return nil, 0, ProtocolError("unauthenticated multibulk length")
+		}
+		if n <= 0 {
+			return nil, next, nil
+		}
+		r.want, r.at, r.bulk, r.bounds = int(n), next, -1, r.bounds[:0]
+	}
+	for len(r.bounds) < 2*r.want {
+		if r.bulk < 0 {
+			if r.at >= len(in) {
+				return nil, 0, nil
+			}
+			if in[r.at] != '$' {
+				// The check of Redis needs the whole line first.
+				if _, next, err := r.header(in, r.at, "", "too big bulk count string"); err == nil && next == 0 {
+					return nil, 0, nil
+				}
+				return nil, 0, ProtocolError("expected '$', got '" + printable(in[r.at]) + "'")
+			}
+			n, next, err := r.header(in, r.at, "invalid bulk length", "too big bulk count string")
+			if err != nil || next == 0 {
+				return nil, 0, err
+			}
+			if n < 0 || n > r.MaxBulk {
+				return nil, 0, ProtocolError("invalid bulk length")
+			}
+			if n > maxBulkNoAuth && !r.Authenticated {
+				return nil, 0, ProtocolError("unauthenticated bulk length")
+			}
+			r.at, r.bulk = next, int(n)
+		}
+		if len(in)-r.at < r.bulk+2 {
+			return nil, 0, nil
+		}
+		r.bounds = append(r.bounds, r.at, r.at+r.bulk)
+		r.at += r.bulk + 2
+		r.bulk = -1
+	}
+	r.args = r.args[:0]
+	for i := 0; i < len(r.bounds); i += 2 {
+		r.args = append(r.args, in[r.bounds[i]:r.bounds[i+1]:r.bounds[i+1]])
+	}
+	r.want = 0
+	r.shed()
+	return r.args, r.at, nil
+}
+
+// Need says how many bytes the frame in progress takes at least, counted from
+// its first byte; zero when none is in progress. The carrier sizes its buffer
+// by it when a large argument is on its way.
+func (r *Reader) Need() int {
+	if r.want == 0 || r.bulk < maxBigArgPending {
+		return 0
+	}
+	return r.at + r.bulk + 2
+}
+
+// shed gives back the memory of an unusually long command.
+func (r *Reader) shed() {
+	if cap(r.bounds) > 2*maxArgsPrealloc && len(r.bounds) <= maxArgsPrealloc {
+		r.bounds = nil
+	}
+	if cap(r.args) > maxArgsPrealloc && len(r.args) <= maxArgsPrealloc/2 {
+		r.args = append([][]byte(nil), r.args...)
+	}
+}
+
+// header parses a line of one kind byte and a decimal number at in[at]. next
+// is the offset behind the line, or 0 if the line is not whole yet.
+func (r *Reader) header(in []byte, at int, bad, long string) (n int64, next int, err error) {
+	// The common case: one or two digits.
+	if rest := in[at:]; len(rest) >= 4 && rest[2] == '\r' && rest[1]-'0' < 10 {
+		return int64(rest[1] - '0'), at + 4, nil
+	}
+	end := bytes.IndexByte(in[at:min(len(in), at+maxInline+1)], '\r')
+	if end < 0 {
+		if len(in)-at > maxInline {
+			return 0, 0, ProtocolError(long)
+		}
+		return 0, 0, nil
+	}
+	if len(in) < at+end+2 { // Redis waits for the \n as well, whatever it is
+		return 0, 0, nil
+	}
+	n, ok := number.ParseInt(in[at+1 : at+end])
+	if !ok {
+		return 0, 0, ProtocolError(bad)
+	}
+	return n, at + end + 2, nil
+}
+
+// inline parses a command written as one line of words.
+func (r *Reader) inline(in []byte) ([][]byte, int, error) {
+	end := bytes.IndexByte(in[:min(len(in), maxInline+1)], '\n')
+	if end < 0 {
+		if len(in) > maxInline {
+			return nil, 0, ProtocolError("too big inline request")
+		}
+		return nil, 0, nil
+	}
+	line := in[:end]
+	if end > 0 && line[end-1] == '\r' {
+		line = line[:end-1]
+	}
+	words, ok := SplitWords(line)
+	if !ok {
+		return nil, 0, ProtocolError("unbalanced quotes in request")
+	}
+	return words, end + 1, nil
+}
+
+// printable renders one byte as it stands in Redis's message.
+func printable(c byte) string {
+	return string(rune(c))
+}
+
+// SplitWords splits a line into words as Redis's configuration file and inline
+// commands do: separated by space, "..." with escapes \n \r \t \b \a \xHH,
+// '...' with the escape \'. It is not ok when quotes are unbalanced or a
+// closing quote is followed by something else than space.
+func SplitWords(line []byte) (words [][]byte, ok bool) {
+	for i := 0; ; {
+		for i < len(line) && isSpace(line[i]) {
+			i++
+		}
+		if i == len(line) {
+			return words, true
+		}
+		var word []byte
+		var quote byte
+	word:
+		for ; ; i++ {
+			if i == len(line) {
+				if quote != 0 {
+					return nil, false
+				}
+				break
+			}
+			c := line[i]
+			switch {
+			case quote == '"' && c == '\\' && i+3 < len(line) && line[i+1] == 'x' && isHex(line[i+2]) && isHex(line[i+3]):
+				v, _ := strconv.ParseUint(string(line[i+2:i+4]), 16, 8)
+				word = append(word, byte(v))
+				i += 3
+			case quote == '"' && c == '\\' && i+1 < len(line):
+				i++
+				word = append(word, unescape(line[i]))
+			case quote == '\'' && c == '\\' && i+1 < len(line) && line[i+1] == '\'':
+				i++
+				word = append(word, '\'')
+			case quote != 0 && c == quote:
+				if i+1 < len(line) && !isSpace(line[i+1]) {
+					return nil, false
+				}
+				i++
+				break word
+			case quote != 0:
+				word = append(word, c)
+			case isSpace(c) || c == 0:
+				break word
+			case c == '"' || c == '\'':
+				quote = c
+			default:
+				word = append(word, c)
+			}
+		}
+		if word == nil {
+			word = []byte{}
+		}
+		words = append(words, word)
+		if i < len(line) && line[i] == 0 {
+			return words, true
+		}
+	}
+}
+
+func unescape(c byte) byte {
+	switch c {
+	case 'n':
+		return '\n'
+	case 'r':
+		return '\r'
+	case 't':
+		return '\t'
+	case 'b':
+		return '\b'
+	case 'a':
+		return '\a'
+	}
+	return c
+}
+
+func isSpace(c byte) bool {
+	return c == ' ' || (c >= '\t' && c <= '\r')
+}
+
+func isHex(c byte) bool {
+	return c-'0' < 10 || (c|32)-'a' < 6
+}
