@@ -70,7 +70,7 @@ func bitOffset(c *Ctx, arg []byte) (int64, error) {
 var bitcount = &Command{
 	Name: "bitcount", Group: Bitmap, Since: "2.6.0", Arity: -2,
 	Flags: ReadOnly, Keys: OneKey(1, RO|Access),
-	Syntax:     "key [start:integer end:integer [BYTE|BIT]]",
+	Syntax:     "key [range=(start:integer end:integer [BYTE|BIT]@7.0.0)]",
 	Summary:    "Counts the bits that are set in a string or in a part of it.",
 	Complexity: "O(N) where N is the number of stored bytes in the range",
 	Run: func(c *Ctx) error {
@@ -135,7 +135,7 @@ func bitUnit(arg []byte) (int64, error) {
 var bitpos = &Command{
 	Name: "bitpos", Group: Bitmap, Since: "2.8.7", Arity: -3,
 	Flags: ReadOnly, Keys: OneKey(1, RO|Access),
-	Syntax:     "key bit:integer [start:integer [end:integer [BYTE|BIT]]]",
+	Syntax:     "key bit:integer [range=(start:integer [end-unit-block=(end:integer [BYTE|BIT]@7.0.0)])]",
 	Summary:    "Finds the first bit that is set, or clear, in a string or in a part of it.",
 	Complexity: "O(N) where N is the number of stored bytes in the range",
 	Run: func(c *Ctx) error {
@@ -216,7 +216,7 @@ var bitop = &Command{
 		{Flags: OW | Update, Begin: Begin{Index: 2}, Find: Find{Last: 0, Step: 1}},
 		{Flags: RO | Access, Begin: Begin{Index: 3}, Find: Find{Last: -1, Step: 1}},
 	},
-	Syntax:     "<AND|OR|XOR|NOT|DIFF|DIFF1|ANDOR|ONE> destkey:key key...",
+	Syntax:     "operation=<AND|OR|XOR|NOT|DIFF@8.2.0|DIFF1@8.2.0|ANDOR@8.2.0|ONE@8.2.0> destkey:key key...",
 	Summary:    "Combines strings bit by bit and stores the result.",
 	Complexity: "O(N) where N is the number of stored bytes in the sources",
 	Run: func(c *Ctx) error {

@@ -9,9 +9,10 @@ import (
 
 var bitfield = &Command{
 	Name: "bitfield", Group: Bitmap, Since: "3.2.0", Arity: -2,
-	Flags: Write | DenyOOM, Keys: OneKey(1, RW|Access|Update|VariableFlags),
-	Syntax: "key [(GET encoding offset:integer)|([OVERFLOW <WRAP|SAT|FAIL>] " +
-		"<(SET encoding offset:integer value:integer)|(INCRBY encoding offset:integer increment:integer)>)]...",
+	Flags: Write | DenyOOM, Keys: varying(OneKey(1, RW|Access|Update), varyBitfield),
+	Syntax: "key [operation=<GET get-block=(encoding offset:integer)|write=([OVERFLOW overflow-block=<WRAP|SAT|FAIL>] " +
+		"write-operation=<SET set-block=(encoding offset:integer value:integer)|INCRBY incrby-block=(encoding " +
+		"offset:integer increment:integer)>)>...]",
 	Summary:    "Reads and changes integers of any width among the bits of a string.",
 	Complexity: "O(1) for each operation",
 	Run:        func(c *Ctx) error { return runBitfield(c, false) },
@@ -20,7 +21,7 @@ var bitfield = &Command{
 var bitfieldRO = &Command{
 	Name: "bitfield_ro", Group: Bitmap, Since: "6.0.0", Arity: -2,
 	Flags: ReadOnly | Fast, Keys: OneKey(1, RO|Access),
-	Syntax:     "key [(GET encoding offset:integer)]...",
+	Syntax:     "key [GET get-block=(encoding offset:integer)]...",
 	Summary:    "Reads integers of any width among the bits of a string.",
 	Complexity: "O(1) for each operation",
 	Run:        func(c *Ctx) error { return runBitfield(c, true) },

@@ -14,6 +14,7 @@ package command
 import (
 	"math/rand/v2"
 	"strings"
+	"sync"
 
 	"redoubt/keyspace"
 	"redoubt/wire"
@@ -91,6 +92,9 @@ const (
 	NoMulti
 	MovableKeys
 	AllowBusy
+	NoMandatoryKeys
+	// SysCmd: the command is one that servers send, not people.
+	SysCmd
 	// Alone: the command needs the whole keyspace latched.
 	Alone
 	// Slow: the command runs on a worker always.
@@ -99,7 +103,8 @@ const (
 	OneState
 )
 
-// FlagNames are the names of the flags that clients see, in Redis's order.
+// FlagNames are the names of the flags that clients see, in Redis's order. Not
+// all flags are shown, in Redis either.
 var FlagNames = []struct {
 	Flag Flags
 	Name string
@@ -107,7 +112,7 @@ var FlagNames = []struct {
 	{Write, "write"}, {ReadOnly, "readonly"}, {DenyOOM, "denyoom"}, {Admin, "admin"}, {PubSubFlag, "pubsub"},
 	{NoScript, "noscript"}, {Blocking, "blocking"}, {Loading, "loading"}, {Stale, "stale"},
 	{SkipMonitor, "skip_monitor"}, {SkipSlowlog, "skip_slowlog"}, {Asking, "asking"}, {Fast, "fast"},
-	{NoAuth, "no_auth"}, {MayReplicate, "may_replicate"}, {NoAsyncLoading, "no_async_loading"},
+	{NoAuth, "no_auth"}, {NoMandatoryKeys, "no_mandatory_keys"}, {NoAsyncLoading, "no_async_loading"},
 	{NoMulti, "no_multi"}, {MovableKeys, "movablekeys"}, {AllowBusy, "allow_busy"},
 }
 
@@ -154,7 +159,7 @@ var groupCategory = map[Group]Category{
 // its own.
 func (c *Command) AllCategories() Category {
 	cat := c.Categories
-	if c.Group != Generic || c.Flags&(Write|ReadOnly) != 0 {
+	if len(c.Subs) == 0 && (c.Group != Generic || c.Flags&(Write|ReadOnly) != 0) {
 		cat |= groupCategory[c.Group]
 	}
 	is := func(f Flags) bool { return c.Flags&f != 0 }
@@ -233,6 +238,8 @@ type Table struct {
 // NewTable makes a table of commands. A name that comes twice is a mistake in
 // the program.
 func NewTable(groups ...[]*Command) *Table {
+	numbering.Lock()
+	defer numbering.Unlock()
 	t := &Table{byName: make(map[string]*Command)}
 	for _, g := range groups {
 		for _, c := range g {
@@ -247,10 +254,18 @@ func NewTable(groups ...[]*Command) *Table {
 	return t
 }
 
+// numbering: descriptors are shared by all tables of a process. Tables that
+// begin with the same groups give them the same numbers, so only the first one
+// writes, and the others may be made while commands run.
+var numbering sync.Mutex
+
 func (t *Table) add(c, parent *Command) {
-	c.ID, c.Parent, c.FullName = len(t.all), parent, c.Name
+	id, name := len(t.all), c.Name
 	if parent != nil {
-		c.FullName = parent.Name + "|" + c.Name
+		name = parent.Name + "|" + c.Name
+	}
+	if c.ID != id || c.Parent != parent || c.FullName != name {
+		c.ID, c.Parent, c.FullName = id, parent, name
 	}
 	t.all = append(t.all, c)
 	for _, s := range c.Subs {

@@ -13,7 +13,7 @@ import (
 var expire = &Command{
 	Name: "expire", Group: Generic, Since: "1.0.0", Arity: -3,
 	Flags: Write | Fast, Keys: OneKey(1, RW|Update),
-	Syntax:  "key seconds:integer [NX|XX|GT|LT]",
+	Syntax:  "key seconds:integer [NX|XX|GT|LT]@7.0.0",
 	Summary: "Lets a key expire after a number of seconds.",
 	Run:     func(c *Ctx) error { return setExpiry(c, c.Tx.Now, 1000) },
 }
@@ -21,7 +21,7 @@ var expire = &Command{
 var pexpire = &Command{
 	Name: "pexpire", Group: Generic, Since: "2.6.0", Arity: -3,
 	Flags: Write | Fast, Keys: OneKey(1, RW|Update),
-	Syntax:  "key milliseconds:integer [NX|XX|GT|LT]",
+	Syntax:  "key milliseconds:integer [NX|XX|GT|LT]@7.0.0",
 	Summary: "Lets a key expire after a number of milliseconds.",
 	Run:     func(c *Ctx) error { return setExpiry(c, c.Tx.Now, 1) },
 }
@@ -29,7 +29,7 @@ var pexpire = &Command{
 var expireAt = &Command{
 	Name: "expireat", Group: Generic, Since: "1.2.0", Arity: -3,
 	Flags: Write | Fast, Keys: OneKey(1, RW|Update),
-	Syntax:  "key unix-time-seconds:unix-time [NX|XX|GT|LT]",
+	Syntax:  "key unix-time-seconds:unix-time [NX|XX|GT|LT]@7.0.0",
 	Summary: "Lets a key expire at a Unix time in seconds.",
 	Run:     func(c *Ctx) error { return setExpiry(c, 0, 1000) },
 }
@@ -37,7 +37,7 @@ var expireAt = &Command{
 var pexpireAt = &Command{
 	Name: "pexpireat", Group: Generic, Since: "2.6.0", Arity: -3,
 	Flags: Write | Fast, Keys: OneKey(1, RW|Update),
-	Syntax:  "key unix-time-milliseconds:unix-time [NX|XX|GT|LT]",
+	Syntax:  "key unix-time-milliseconds:unix-time [NX|XX|GT|LT]@7.0.0",
 	Summary: "Lets a key expire at a Unix time in milliseconds.",
 	Run:     func(c *Ctx) error { return setExpiry(c, 0, 1) },
 }

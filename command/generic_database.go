@@ -25,7 +25,7 @@ var flushDB = &Command{
 	Name: "flushdb", Group: Server, Since: "1.0.0", Arity: -1,
 	Flags: Write | Alone, Categories: CatKeyspace | CatDangerous,
 	Tips:    []string{"request_policy:all_shards", "response_policy:all_succeeded"},
-	Syntax:  "[ASYNC|SYNC]",
+	Syntax:  "[ASYNC@4.0.0|SYNC@6.2.0]",
 	Summary: "Removes all keys of the selected database.",
 	Run:     func(c *Ctx) error { return flush(c, c.Tx.DB, c.Tx.DB+1) },
 }
@@ -34,7 +34,7 @@ var flushAll = &Command{
 	Name: "flushall", Group: Server, Since: "1.0.0", Arity: -1,
 	Flags: Write | Alone, Categories: CatKeyspace | CatDangerous,
 	Tips:    []string{"request_policy:all_shards", "response_policy:all_succeeded"},
-	Syntax:  "[ASYNC|SYNC]",
+	Syntax:  "[ASYNC@4.0.0|SYNC@6.2.0]",
 	Summary: "Removes all keys of all databases.",
 	Run:     func(c *Ctx) error { return flush(c, 0, c.Tx.Space.Databases()) },
 }

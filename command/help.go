@@ -13,7 +13,7 @@ func Help(container *Command) []string {
 		if s.Name == "help" {
 			continue
 		}
-		lines = append(lines, strings.TrimSpace(strings.ToUpper(s.Name)+" "+helpSyntax(s.Syntax)))
+		lines = append(lines, strings.TrimSpace(strings.ToUpper(s.Name)+" "+helpSyntax(s.Arguments())))
 		lines = append(lines, wrap(s.Summary, "    ", 79)...)
 	}
 	return append(lines, "HELP", "    Print this help.")
@@ -27,45 +27,6 @@ func writeHelp(c *Ctx) error {
 		c.Reply.Status(l)
 	}
 	return nil
-}
-
-// helpSyntax turns a descriptor's syntax into the notation of Redis's help:
-// arguments in angle brackets, words to be typed as they are.
-func helpSyntax(syntax string) string {
-	var b strings.Builder
-	for i := 0; i < len(syntax); {
-		c := syntax[i]
-		if !isNameByte(c) {
-			if c != '<' && c != '>' && c != '(' && c != ')' {
-				b.WriteByte(c)
-			}
-			i++
-			continue
-		}
-		end := i
-		for end < len(syntax) && isNameByte(syntax[end]) {
-			end++
-		}
-		word := syntax[i:end]
-		i = end
-		if i < len(syntax) && syntax[i] == ':' { // the type is for COMMAND DOCS
-			for i++; i < len(syntax) && isNameByte(syntax[i]); i++ {
-			}
-		}
-		if word == strings.ToUpper(word) {
-			b.WriteString(word)
-		} else {
-			b.WriteString("<" + word + ">")
-		}
-		if strings.HasPrefix(syntax[i:], "...") {
-			b.WriteByte(' ')
-		}
-	}
-	return b.String()
-}
-
-func isNameByte(c byte) bool {
-	return c == '-' || c == '_' || c-'0' < 10 || (c|32)-'a' < 26
 }
 
 // wrap breaks a text into indented lines of at most width characters.

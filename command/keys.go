@@ -13,6 +13,19 @@ type KeySpec struct {
 	Begin Begin
 	Find  Find
 	Notes string
+	// Search finds the keys of a spec whose Begin is Unknown, as far as the
+	// arguments tell them.
+	Search func(args [][]byte, visit func(i int))
+	// Vary says what a call does with the keys of a spec with VariableFlags.
+	Vary func(args [][]byte) KeyFlags
+}
+
+// FlagsOf says what a call does with the keys of the spec.
+func (s *KeySpec) FlagsOf(args [][]byte) KeyFlags {
+	if s.Vary != nil {
+		return s.Vary(args)
+	}
+	return s.Flags &^ (Incomplete | VariableFlags)
 }
 
 // Begin is where the search for keys begins: at an index, or behind a keyword
@@ -74,12 +87,28 @@ func KeyNum(index int, flags KeyFlags) []KeySpec {
 	return []KeySpec{{Flags: flags, Begin: Begin{Index: index}, Find: Find{KeyNum: true, First: 1, Hops: 1}}}
 }
 
+// OneKeyAt returns the index of the command's only key, if the command has just
+// one and always at the same place: the common case, without a closure.
+func (c *Command) OneKeyAt() (index int, one bool) {
+	if len(c.Keys) != 1 {
+		return 0, false
+	}
+	s := &c.Keys[0]
+	fixed := s.Search == nil && s.Begin.Keyword == "" && !s.Begin.Unknown && s.Flags&NotKey == 0 &&
+		!s.Find.KeyNum && !s.Find.Unknown && s.Find.Last == 0
+	return s.Begin.Index, fixed
+}
+
 // EachKey calls visit with the index of every key argument. It says false when
 // the arguments do not fit the specs, as with a number of keys that is not one.
 func (c *Command) EachKey(args [][]byte, visit func(i int, s *KeySpec)) bool {
 	for k := range c.Keys {
 		s := &c.Keys[k]
 		if s.Flags&NotKey != 0 {
+			continue
+		}
+		if s.Search != nil {
+			s.Search(args, func(i int) { visit(i, s) })
 			continue
 		}
 		first, ok := s.begin(args)
@@ -153,16 +182,24 @@ func (s *KeySpec) find(args [][]byte, first int, visit func(int, *KeySpec)) bool
 	return true
 }
 
-// Legacy returns the first key, last key and step that COMMAND reports: those
-// of the first spec that is a range.
+// Legacy returns the first key, last key and step that COMMAND reports, which
+// were there before key specs: those of the ranges that follow each other
+// without a gap. Keys beyond those are what the flag movablekeys means.
 func (c *Command) Legacy() (first, last, step int) {
 	for _, s := range c.Keys {
-		if s.Begin.Keyword == "" && !s.Begin.Unknown && !s.Find.KeyNum && !s.Find.Unknown && s.Flags&NotKey == 0 {
-			if last = s.Find.Last; last >= 0 {
-				last += s.Begin.Index
-			}
-			return s.Begin.Index, last, s.Find.Step
+		if s.Begin.Keyword != "" || s.Begin.Unknown || s.Find.KeyNum || s.Find.Unknown {
+			continue
+		}
+		end := s.Find.Last
+		if end >= 0 {
+			end += s.Begin.Index
+		}
+		switch {
+		case first == 0 && (len(c.Keys) == 1 || s.Find.Step == 1):
+			first, last, step = s.Begin.Index, end, s.Find.Step
+		case first > 0 && s.Find.Step == 1 && last == s.Begin.Index-1:
+			last = end
 		}
 	}
-	return 0, 0, 0
+	return first, last, step
 }

@@ -39,7 +39,7 @@ var scan = &Command{
 	Name: "scan", Group: Generic, Since: "2.8.0", Arity: -2,
 	Flags:   ReadOnly,
 	Tips:    []string{"nondeterministic_output", "request_policy:special", "response_policy:special"},
-	Syntax:  "cursor:integer [MATCH pattern:pattern] [COUNT count:integer] [TYPE type]",
+	Syntax:  "cursor:integer [MATCH pattern:pattern] [COUNT count:integer] [TYPE type]@6.0.0",
 	Summary: "Lists some keys, and the cursor from which to go on.",
 	Run: func(c *Ctx) error {
 		cursor, ok := parseCursor(c.Args[1])

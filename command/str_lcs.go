@@ -11,7 +11,7 @@ import (
 var lcs = &Command{
 	Name: "lcs", Group: String, Since: "7.0.0", Arity: -3,
 	Flags: ReadOnly, Keys: KeyRange(1, 1, 1, RO|Access),
-	Syntax:     "key1:key key2:key [LEN] [IDX] [MINMATCHLEN min-match-len:integer] [WITHMATCHLEN]",
+	Syntax:     "key1:key key2:key#0 [LEN] [IDX] [MINMATCHLEN min-match-len:integer] [WITHMATCHLEN]",
 	Summary:    "Finds the longest common subsequence of two strings.",
 	Complexity: "O(N*M) where N and M are the lengths of the strings",
 	Run: func(c *Ctx) error {

@@ -13,9 +13,10 @@ import (
 
 var set = &Command{
 	Name: "set", Group: String, Since: "1.0.0", Arity: -3,
-	Flags: Write | DenyOOM, Keys: OneKey(1, RW|Access|Update|VariableFlags),
-	Syntax: "key value [NX|XX|IFEQ ifeq-value|IFNE ifne-value] [GET] [EX seconds:integer|PX milliseconds:integer|" +
-		"EXAT unix-time-seconds:unix-time|PXAT unix-time-milliseconds:unix-time|KEEPTTL]",
+	Flags: Write | DenyOOM, Keys: varying(OneKey(1, RW|Access|Update), varySet),
+	Syntax: "key value [NX|XX|IFEQ ifeq-value@8.4.0|IFNE ifne-value@8.4.0]@2.6.12 [GET]@6.2.0 [EX " +
+		"seconds:integer@2.6.12|PX milliseconds:integer@2.6.12|EXAT unix-time-seconds:unix-time@6.2.0|PXAT " +
+		"unix-time-milliseconds:unix-time@6.2.0|KEEPTTL@6.0.0]",
 	Summary:    "Makes a key a string with the given value, whatever it was before.",
 	Complexity: "O(1)",
 	Run: func(c *Ctx) error {

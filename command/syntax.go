@@ -403,18 +403,22 @@ func (p *syntaxParser) suffixes(a *Arg) error {
 			a.Multiple = true
 			p.at = len(p.in) - len(rest) + 3
 		case strings.HasPrefix(p.in[p.at:], "@"):
-			p.at++
-			a.Since = p.version()
+			if a.Since = p.version(); a.Since == "" {
+				return fmt.Errorf("no version behind @")
+			}
 		case strings.HasPrefix(p.in[p.at:], "!"):
-			p.at++
-			a.Deprecated = p.version()
+			if a.Deprecated = p.version(); a.Deprecated == "" {
+				return fmt.Errorf("no version behind !")
+			}
 		default:
 			return nil
 		}
 	}
 }
 
+// version reads the version behind the character at hand.
 func (p *syntaxParser) version() string {
+	p.at++
 	start := p.at
 	for p.at < len(p.in) && (p.in[p.at] == '.' || p.in[p.at]-'0' < 10) {
 		if strings.HasPrefix(p.in[p.at:], "...") {

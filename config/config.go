@@ -83,6 +83,9 @@ func (c *Config) add(d Directive) {
 		c.byName[name] = s
 		c.names = append(c.names, name)
 	}
+	for _, name := range d.Quiet {
+		c.byName[name] = s
+	}
 }
 
 func (c *Config) lookup(name string) *setting {
@@ -288,7 +291,7 @@ func (c *Config) settable(who Caller, pairs [][2]string) ([]*setting, error) {
 		switch {
 		case s == nil:
 			return nil, fmt.Errorf("ERR Unknown option or number of arguments for CONFIG SET - '%s'", p[0])
-		case s.Flags&Immutable != 0:
+		case s.Flags&Immutable != 0 && !(s.Flags&Own != 0 && p[1] == s.now.Load().text):
 			return nil, setError(p[0], "can't set immutable config")
 		case s.Flags&Protected != 0 && !c.protectedAllowed(who):
 			return nil, setError(p[0], "can't set protected config")

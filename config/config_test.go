@@ -81,6 +81,8 @@ func TestMatch(t *testing.T) {
 		{"slaveof", "slaveof"},
 		{"rdb-key-save-dela?", ""},
 		{"rdb-key-save-delay", "rdb-key-save-delay"},
+		{"server-cpulist", "server-cpulist"},
+		{"server?cpulist", "server_cpulist"},
 		{"nosuch", ""},
 		{"nosuch*", ""},
 	} {
@@ -162,6 +164,23 @@ func TestProtectedAndLoading(t *testing.T) {
 	}
 	if err := set("yes", Caller{Loading: true}, "appendonly", "no"); !errors.Is(err, ErrLoading) {
 		t.Error(err)
+	}
+}
+
+// What CONFIG GET shows can be set again: tools copy settings that way.
+func TestSetToWhatItIs(t *testing.T) {
+	c := NewWithMemory(8 << 30)
+	for _, pair := range c.Match("*") {
+		d := c.Lookup(pair[0])
+		if d.Flags&Protected != 0 || d.Flags&Immutable != 0 && d.Flags&Own == 0 {
+			continue
+		}
+		if err := c.Set(pair[0], pair[1]); err != nil || c.Get(pair[0]) != pair[1] {
+			t.Errorf("%s cannot be set to %q: %v", pair[0], pair[1], err)
+		}
+	}
+	if err := c.Set("engine", "mem"); err == nil {
+		t.Error("engine was changed")
 	}
 }
 

@@ -10,6 +10,9 @@ import (
 type Directive struct {
 	Name    string
 	Aliases []string
+	// Quiet are names that work but that no pattern of CONFIG GET finds: those
+	// that versions of Redis after 7.2 have given the directive.
+	Quiet   []string
 	Kind    Kind
 	Default string // in the form that CONFIG GET shows
 	Flags   Flags
@@ -47,7 +50,8 @@ const (
 type Flags uint16
 
 const (
-	// Immutable: only the configuration file and the command line set it.
+	// Immutable: only the configuration file and the command line set it. One
+	// of our own may be set to what it is already.
 	Immutable Flags = 1 << iota
 	// Hidden: CONFIG GET shows it by its exact name only.
 	Hidden
@@ -116,6 +120,11 @@ func special(name, def string, parse func(*Config, []string, bool) (string, erro
 
 func (d Directive) alias(names ...string) Directive {
 	d.Aliases = names
+	return d
+}
+
+func (d Directive) quiet(names ...string) Directive {
+	d.Quiet = names
 	return d
 }
 

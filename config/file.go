@@ -222,7 +222,7 @@ func (c *Config) args(args []string, stdin io.Reader) error {
 			lines = append(lines, words)
 			open = len(words) == 1
 		case len(lines) == 0:
-			return &FileError{Text: a, Err: errors.New("an option begins with --")}
+			lines = append(lines, []string{a}) // Redis takes it for a directive
 		default:
 			lines[len(lines)-1] = append(lines[len(lines)-1], a)
 			open = false

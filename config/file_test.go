@@ -124,7 +124,13 @@ func TestArgs(t *testing.T) {
 		{"unknown", []string{"--nosuch", "1"}, "", nil, "Bad directive or wrong number of arguments"},
 		{"no value", []string{"--port"}, "", nil, "wrong number of arguments"},
 		{"bad value", []string{"--port", "x"}, "", nil, "argument couldn't be parsed into an integer"},
-		{"short option", []string{"-x"}, "", nil, "an option begins with --"},
+		{"short option", []string{"-x"}, "", nil, "Bad directive or wrong number of arguments"},
+		{"no dashes", []string{file, "hz", "14", "--maxmemory '7mb'"}, "", map[string]string{"hz": "14", "maxmemory": "7340032"}, ""},
+		{"empty list", []string{"--shutdown-on-sigint"}, "", nil,
+			"argument(s) must be one of the following: default, save, nosave, now, force"},
+		{"one value that looks like an option", []string{"--replicaof", "--127.0.0.1", "--abc"}, "", nil, "wrong number of arguments"},
+		{"list in one word", []string{"--shutdown-on-sigint", "nosave", "force", "now", "--shutdown-on-sigterm", "nosave force"}, "",
+			map[string]string{"shutdown-on-sigint": "nosave now force", "shutdown-on-sigterm": "nosave force"}, ""},
 	} {
 		c := NewWithMemory(0)
 		err := c.args(test.args, strings.NewReader(test.stdin))
@@ -138,6 +144,10 @@ func TestArgs(t *testing.T) {
 				t.Errorf("%s: %s is %q, want %q", test.name, k, got, want)
 			}
 		}
+	}
+	err := NewWithMemory(0).Args([]string{"--port", "--loglevel", "verbose"})
+	if err == nil || !strings.Contains(err.Error(), `'port "--loglevel" "verbose"'`) {
+		t.Errorf("the line is not shown as it was understood: %v", err)
 	}
 	if err := NewWithMemory(0).Args([]string{file + ".none"}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a missing file gives %v", err)
@@ -159,14 +169,16 @@ func FuzzLoad(f *testing.F) {
 		if c.Load("fuzz", strings.NewReader(text)) != nil {
 			return
 		}
-		again := NewWithMemory(0)
-		out := c.rewritten(nil)
-		if err := again.Load("rewritten", strings.NewReader(string(out))); err != nil {
-			t.Fatalf("what was written cannot be read: %v\n%s", err, out)
-		}
-		for _, d := range c.Directives() {
-			if a, b := c.Get(d.Name), again.Get(d.Name); a != b {
-				t.Errorf("%s was %q and is %q after rewriting\n%s", d.Name, a, b, out)
+		for _, all := range []bool{false, true} {
+			again := NewWithMemory(0)
+			out := c.rewritten(nil, all)
+			if err := again.Load("rewritten", strings.NewReader(string(out))); err != nil {
+				t.Fatalf("what was written cannot be read: %v\n%s", err, out)
+			}
+			for _, d := range c.Directives() {
+				if a, b := c.Get(d.Name), again.Get(d.Name); a != b {
+					t.Errorf("%s was %q and is %q after rewriting\n%s", d.Name, a, b, out)
+				}
 			}
 		}
 	})

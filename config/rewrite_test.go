@@ -90,7 +90,7 @@ func rewriteOnce(t *testing.T, c *Config, path string) []byte {
 func TestRewriteUsers(t *testing.T) {
 	c := NewWithMemory(0)
 	c.UserLines = func() []string { return []string{"default on nopass", "bob off"} }
-	got := string(c.rewritten([]byte("user alice on\n# end\n")))
+	got := string(c.rewritten([]byte("user alice on\n# end\n"), false))
 	if !strings.HasPrefix(got, "user default on nopass\n# end\n\n"+marker+"\n") || !strings.HasSuffix(got, "\nuser bob off\n") {
 		t.Errorf("got\n%s", got)
 	}

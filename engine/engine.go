@@ -88,6 +88,9 @@ type Iterator interface {
 // snapshot, and Commit finds conflicts with it.
 type View interface {
 	Reader
+	// Prefetch is a hint: the rows will be read soon, by this view. An engine
+	// may bring them nearer, all at once; it may do nothing.
+	Prefetch(keys [][]byte)
 	// Commit applies the batch atomically. After a nil error the writes are
 	// visible to every reader that starts. The batch is not changed and may be
 	// reset at once. Errors: ErrConflict, ErrUnknownOutcome, ErrReadOnly,

@@ -10,6 +10,8 @@ import (
 // sliceView is a View over sorted rows, which cannot commit.
 type sliceView struct{ rows map[string]string }
 
+func (sliceView) Prefetch([][]byte) {}
+
 func (v sliceView) Get(key, dst []byte) ([]byte, bool, error) {
 	value, found := v.rows[string(key)]
 	return append(dst, value...), found, nil

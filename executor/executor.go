@@ -25,6 +25,7 @@ import (
 	"hash/maphash"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -131,20 +132,31 @@ type Batch struct {
 	tx      keyspace.Tx
 	ctx     command.Ctx
 	held    []uint32
-	keys    []uint32 // scratch: the stripes of one command's keys
+	keys    []uint32      // scratch: the stripes of one command's keys
 	ticket  engine.Ticket // of the newest commit that Commit has not returned yet
 	replies []replies
 	seconds uint32
 	seed    uint64
 	err     error // of the last commit
+
+	soon      [][]byte // rows to be prefetched, and the bytes of their keys
+	soonBytes []byte
+	soonSum   uint32
+
+	// Made once, since a closure per command would be an allocation: what is
+	// done with each key of args.
+	eachLatch, eachExpect func(i int, _ *command.KeySpec)
+	args                  [][]byte
+	db                    int
 }
 
-// replies are those that one connection got in this batch: they begin at an
-// offset of its buffer.
+// replies are some that one connection got in this batch, one behind the other:
+// where they are in its buffer. Between them may be replies that were not given
+// by the batch.
 type replies struct {
-	to    *wire.Writer
-	start int
-	n     int
+	to         *wire.Writer
+	start, end int
+	n          int
 }
 
 // NewBatch makes a batch for an event loop.
@@ -153,6 +165,8 @@ func (x *Executor) NewBatch() *Batch {
 	b.seed = x.seed.Add(0x9e3779b97f4a7c15)
 	b.tx.Space, b.tx.FX, b.tx.Rows.Batch = x.space, &b.fx, &b.rows
 	b.ctx.Tx, b.ctx.Usage = &b.tx, b
+	b.eachLatch = func(i int, _ *command.KeySpec) { b.keys = append(b.keys, x.latches.of(b.args[i])) }
+	b.eachExpect = func(i int, _ *command.KeySpec) { b.expect(b.args[i], b.db) }
 	return b
 }
 
@@ -206,7 +220,6 @@ func (b *Batch) Run(c *Call) bool {
 	for {
 		ok, err := b.begin()
 		if err != nil {
-			b.note(c)
 			b.fail(c, err)
 			return true
 		}
@@ -221,7 +234,6 @@ func (b *Batch) Run(c *Call) bool {
 			b.commit()
 			continue
 		}
-		b.note(c)
 		start := len(c.Reply.Buf)
 		mark := b.tx.Start()
 		b.tx.DB, b.tx.Writable = c.DB, write
@@ -234,22 +246,55 @@ func (b *Batch) Run(c *Call) bool {
 		}
 		if err == nil {
 			b.used(c, write)
+			b.note(c, start)
 			return true
 		}
 		b.tx.Rollback(mark)
 		c.Reply.Buf = c.Reply.Buf[:start]
 		switch {
 		case again && b.tryLatch(b.keys):
-			b.unnote()
 			continue // now with its latch
 		case again || errors.Is(err, keyspace.ErrHeavy):
-			b.unnote()
 			return false
 		}
 		b.fail(c, err)
 		b.used(c, write)
+		b.note(c, start)
 		return true
 	}
+}
+
+// Prefetch notes the keys of a command that will be run soon; Fetch then gives
+// the engine the chance to bring their rows nearer, all at once.
+func (b *Batch) Prefetch(cmd *command.Command, args [][]byte, db int) {
+	if len(cmd.Keys) == 0 || len(b.soon) >= maxSoon {
+		return
+	}
+	if i, one := cmd.OneKeyAt(); one {
+		if i < len(args) {
+			b.expect(args[i], db)
+		}
+		return
+	}
+	b.args, b.db = args, db
+	cmd.EachKey(args, b.eachExpect)
+}
+
+func (b *Batch) expect(key []byte, db int) {
+	at := len(b.soonBytes)
+	b.soonBytes = b.x.space.AppendRowKey(b.soonBytes, db, key)
+	b.soon = append(b.soon, b.soonBytes[at:len(b.soonBytes):len(b.soonBytes)])
+	b.soonSum += b.x.latches.tab[b.x.latches.of(key)].owner.Load()
+}
+
+const maxSoon = 256
+
+// Fetch fetches what Prefetch noted.
+func (b *Batch) Fetch() {
+	if ok, err := b.begin(); ok && err == nil && len(b.soon) > 1 {
+		b.tx.Rows.View.Prefetch(b.soon)
+	}
+	b.soon, b.soonBytes = b.soon[:0], b.soonBytes[:0]
 }
 
 // exec runs the handler. A panic in it is a bug, but one client's bug must not
@@ -280,14 +325,13 @@ func (b *Batch) latchKeys(c *Call) (ok, write bool) {
 	if b.alone {
 		return true, write
 	}
-	if k := c.Cmd.Keys; len(k) == 1 && k[0].Begin.Keyword == "" && k[0].Find.Last == 0 && !k[0].Find.KeyNum {
-		if i := k[0].Begin.Index; i < len(c.Args) {
+	if i, one := c.Cmd.OneKeyAt(); one {
+		if i < len(c.Args) {
 			b.keys = append(b.keys, b.x.latches.of(c.Args[i]))
 		}
-	} else if len(k) > 0 {
-		c.Cmd.EachKey(c.Args, func(i int, _ *command.KeySpec) {
-			b.keys = append(b.keys, b.x.latches.of(c.Args[i]))
-		})
+	} else if len(c.Cmd.Keys) > 0 {
+		b.args = c.Args
+		c.Cmd.EachKey(c.Args, b.eachLatch)
 	}
 	if len(b.keys) == 0 || (len(b.keys) == 1 && !write && !b.worker) {
 		return true, write
@@ -324,20 +368,15 @@ func (b *Batch) used(c *Call, write bool) {
 	}
 }
 
-// note remembers that the call's reply belongs to this batch.
-func (b *Batch) note(c *Call) {
-	if n := len(b.replies); n > 0 && b.replies[n-1].to == c.Reply {
+// note remembers that the call's reply, from an offset on, belongs to this batch.
+func (b *Batch) note(c *Call, start int) {
+	end := len(c.Reply.Buf)
+	if n := len(b.replies); n > 0 && b.replies[n-1].to == c.Reply && b.replies[n-1].end == start {
+		b.replies[n-1].end = end
 		b.replies[n-1].n++
 		return
 	}
-	b.replies = append(b.replies, replies{c.Reply, len(c.Reply.Buf), 1})
-}
-
-func (b *Batch) unnote() {
-	n := len(b.replies) - 1
-	if b.replies[n].n--; b.replies[n].n == 0 {
-		b.replies = b.replies[:n]
-	}
+	b.replies = append(b.replies, replies{c.Reply, start, end, 1})
 }
 
 // Commit commits what the batch holds and closes it. It returns the ticket of
@@ -385,11 +424,16 @@ func (b *Batch) commit() {
 // spoil turns every reply of the batch into an error.
 func (b *Batch) spoil(err error) {
 	text := command.Text(err)
-	for _, r := range b.replies {
+	for _, r := range slices.Backward(b.replies) { // so that offsets stay right
+		if len(r.to.Buf) < r.end {
+			continue // the connection was closed since
+		}
+		behind := slices.Clone(r.to.Buf[r.end:])
 		r.to.Buf = r.to.Buf[:r.start]
 		for range r.n {
 			r.to.Error(text)
 		}
+		r.to.Buf = append(r.to.Buf, behind...)
 	}
 	b.x.log.Error("commit failed", "err", err)
 }
@@ -464,6 +508,8 @@ type frozen struct {
 func (f frozen) Commit(*engine.Batch) (engine.Ticket, error) {
 	return 0, errors.New("a command on a snapshot tried to write")
 }
+
+func (f frozen) Prefetch([][]byte) {}
 
 func (f frozen) Close() {
 	f.Snapshot.Close()

@@ -13,8 +13,7 @@ import (
 // drawn again. That makes keys equally likely whatever the slots' sizes, as
 // long as hashing spreads them. Where it does not (hash tags), the first slot
 // with keys behind a random one is taken; and in a slot with very many keys one
-// goes down byte by byte, each byte drawn among those between the first and
-// the last key: every key may come, the likelier the emptier its surroundings.
+// goes down byte by byte: see descend.
 
 const (
 	// smallDatabase is how many keys are looked at to choose one.
@@ -46,7 +45,7 @@ func (t *Tx) Random(intn func(n int) int) []byte {
 		lo := appendMetaKey(nil, uint16(intn(Slots)), t.ks(), nil)
 		list, more := t.liveKeys(lo, successor(lo))
 		if more {
-			if key := t.descend(lo, intn); key != nil {
+			if key := t.descend(lo, size, intn); key != nil {
 				return key
 			}
 			continue
@@ -67,7 +66,7 @@ func (t *Tx) Random(intn func(n int) int) []byte {
 		if live == nil {
 			continue
 		}
-		if key := t.descend(appendMetaKey(nil, at, t.ks(), nil), intn); key != nil {
+		if key := t.descend(appendMetaKey(nil, at, t.ks(), nil), size, intn); key != nil {
 			return key
 		}
 		return live
@@ -103,23 +102,51 @@ func (t *Tx) liveKeys(lo, hi []byte) (list [][]byte, more bool) {
 	return list, false
 }
 
-// descend chooses a key among the meta rows that begin with a prefix, by
-// lengthening the prefix until few rows are left. It may find none when many
-// keys have expired.
-func (t *Tx) descend(prefix []byte, intn func(int) int) []byte {
-	for t.err == nil {
+// descend chooses a key among the meta rows that begin with a prefix, nil if it
+// finds none. size is about how many keys there can be.
+//
+// It goes down to a few keys by drawing bytes, and takes one of these. How
+// likely it was to come there is known, so keys that are reached easily are
+// refused in proportion: what is left is fair unless names are very uneven.
+func (t *Tx) descend(prefix []byte, size int64, intn func(int) int) (key []byte) {
+	const fine = 1 << 30
+	for try := 0; try < randomTries && t.err == nil; try++ {
+		list, weight := t.leaf(prefix, intn)
+		if len(list) == 0 {
+			continue
+		}
+		key = choose(list, intn)
+		if float64(len(list))*weight/float64(2*size) > float64(intn(fine))/fine {
+			return key
+		}
+	}
+	return key
+}
+
+// leaf lengthens a prefix by random bytes until few rows begin with it, and
+// returns their keys and one over the probability of coming there. There are
+// none when a byte was drawn that no key has.
+func (t *Tx) leaf(prefix []byte, intn func(int) int) (list [][]byte, weight float64) {
+	weight = 1
+	for depth := int64(1); ; depth++ {
 		list, more := t.liveKeys(prefix, successor(prefix))
 		if !more {
-			return choose(list, intn)
+			return list, weight
 		}
-		// The key that ends here is one of many: it gets a small chance.
-		if len(list) > 0 && len(list[0]) == len(prefix)-metaKeyHead && intn(smallDatabase) == 0 {
-			return list[0]
+		if t.Heavy(depth * smallDatabase * 64) { // names such as x, xx, xxx, ...
+			return nil, 0
+		}
+		if len(list) > 0 && len(list[0]) == len(prefix)-metaKeyHead {
+			// The key that ends here is one of many: it gets a small chance.
+			if intn(smallDatabase) == 0 {
+				return list[:1], weight * smallDatabase
+			}
+			weight *= smallDatabase / (smallDatabase - 1.0)
 		}
 		first, ok := t.edge(append(prefix[:len(prefix):len(prefix)], 0), successor(prefix), false)
 		last, _ := t.edge(prefix, successor(prefix), true)
 		if !ok || t.err != nil {
-			return choose(list, intn)
+			return nil, 0
 		}
 		n := len(prefix)
 		for n < len(first) && n < len(last) && first[n] == last[n] {
@@ -129,19 +156,10 @@ func (t *Tx) descend(prefix []byte, intn func(int) int) []byte {
 			prefix = first
 			continue
 		}
-		next := append(first[:n:n], 0)
-		for try := 0; ; try++ {
-			if try == randomTries {
-				return choose(list, intn)
-			}
-			next[n] = first[n] + byte(intn(int(last[n]-first[n])+1))
-			if _, ok := t.edge(next, successor(next), false); ok {
-				break
-			}
-		}
-		prefix = next
+		choices := int(last[n]-first[n]) + 1
+		weight *= float64(choices)
+		prefix = append(first[:n:n], first[n]+byte(intn(choices)))
 	}
-	return nil
 }
 
 // edge returns the key of the first or the last row of a range.

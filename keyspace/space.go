@@ -152,6 +152,11 @@ func (s *Space) newID(nowMicros int64, b *engine.Batch, e *Effects) uint64 {
 	return id
 }
 
+// AppendRowKey appends the key of the meta row of a key in a database.
+func (s *Space) AppendRowKey(b []byte, db int, key []byte) []byte {
+	return appendMetaKey(b, SlotOf(key), s.dbs[db].Load(), key)
+}
+
 // Publish makes the effects of a committed batch known to later transactions.
 func (s *Space) Publish(e *Effects) {
 	for _, m := range e.moves {

@@ -1,7 +1,6 @@
 package keyspace
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
@@ -230,8 +229,4 @@ func equal(t testing.TB, what string, got, want any) {
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("%s: got %v, want %v", what, got, want)
 	}
-}
-
-func has(prefix ...byte) func([]byte) bool {
-	return func(k []byte) bool { return bytes.HasPrefix(k, prefix) }
 }

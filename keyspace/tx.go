@@ -1,6 +1,7 @@
 package keyspace
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -66,6 +67,15 @@ func (t *Tx) Start() TxMark {
 func (t *Tx) Rollback(m TxMark) {
 	t.Rows.Batch.Rollback(m.rows)
 	t.FX.rollback(m.fx)
+}
+
+// slotOf is SlotOf, or the slot in the scratch row key if that is the meta row
+// of this key, as it is when a command stores what it has just found.
+func (t *Tx) slotOf(key []byte) uint16 {
+	if k := t.rowk; len(k) == metaKeyHead+len(key) && k[2] == kindMeta && bytes.Equal(k[metaKeyHead:], key) {
+		return uint16(k[0])<<8 | uint16(k[1])
+	}
+	return SlotOf(key)
 }
 
 // Err is the first failure.
@@ -178,7 +188,7 @@ func (t *Tx) Find(key []byte) Meta {
 		return Meta{}
 	}
 	ks := t.ks()
-	t.rowk = appendMetaKey(t.rowk[:0], SlotOf(key), ks, key)
+	t.rowk = appendMetaKey(t.rowk[:0], t.slotOf(key), ks, key)
 	v, found := t.GetRow(t.rowk)
 	if !found {
 		return Meta{}
@@ -218,7 +228,7 @@ func (t *Tx) Store(key []byte, old, m Meta) {
 	if !t.writable() {
 		return
 	}
-	slot, ks := SlotOf(key), t.ks()
+	slot, ks := t.slotOf(key), t.ks()
 	if !old.Exists() {
 		t.count(sysKeys, ks, 1)
 		if t.Listening&NewEv != 0 {
@@ -250,7 +260,7 @@ func (t *Tx) Detach(key []byte, old Meta) {
 	if !t.writable() {
 		return
 	}
-	slot, ks := SlotOf(key), t.ks()
+	slot, ks := t.slotOf(key), t.ks()
 	t.count(sysKeys, ks, -1)
 	if old.Expire != 0 {
 		t.moveExpiry(slot, ks, key, old.Expire, 0)

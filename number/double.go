@@ -6,6 +6,57 @@ import (
 	"strconv"
 )
 
+// AppendDouble formats f as Redis prints doubles: the fewest digits that read
+// back as f, or nearly so (see grisu.go), whole numbers without a point, inf,
+// -inf and nan in words.
+func AppendDouble(b []byte, f float64) []byte {
+	switch {
+	case math.IsInf(f, 1):
+		return append(b, "inf"...)
+	case math.IsInf(f, -1):
+		return append(b, "-inf"...)
+	case math.IsNaN(f):
+		return append(b, "nan"...)
+	case f == 0 && math.Signbit(f):
+		return append(b, "-0"...)
+	case f == math.Trunc(f) && math.Abs(f) <= 1<<62:
+		return strconv.AppendInt(b, int64(f), 10)
+	}
+	limit := 18 // digits in scientific notation
+	if f < 0 {
+		b, limit, f = append(b, '-'), 17, -f
+	}
+	var buf [20]byte
+	digits, exp := shortest(buf[:0], f)
+	n := len(digits)
+	lead := exp + n - 1 // the exponent of the first digit
+	switch {
+	case exp >= 0 && max(lead, -lead) < n+7:
+		return appendRepeat(append(b, digits...), '0', exp)
+	case exp < 0 && (exp > -7 || max(lead, -lead) < 4):
+		if point := n + exp; point > 0 {
+			return append(append(append(b, digits[:point]...), '.'), digits[point:]...)
+		}
+		return append(appendRepeat(append(b, "0."...), '0', -exp-n), digits...)
+	}
+	digits = digits[:min(n, limit)]
+	b = append(b, digits[0])
+	if len(digits) > 1 {
+		b = append(append(b, '.'), digits[1:]...)
+	}
+	if b = append(b, 'e'); lead >= 0 {
+		b = append(b, '+')
+	}
+	return strconv.AppendInt(b, int64(lead), 10)
+}
+
+func appendRepeat(b []byte, c byte, n int) []byte {
+	for range n {
+		b = append(b, c)
+	}
+	return b
+}
+
 // ParseDouble reads a double as Redis does for scores and the like: all that
 // C's strtod accepts (a sign, decimal and hexadecimal notation, inf and
 // infinity in any case), but no space around it, no NaN, and nothing that

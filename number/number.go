@@ -1,11 +1,6 @@
 // Package number reads and prints numbers as Redis does.
 package number
 
-import (
-	"math"
-	"strconv"
-)
-
 // ParseInt parses a decimal 64-bit integer as Redis's protocol and commands
 // demand: no plus sign, no leading zeros, no spaces, no "-0".
 func ParseInt(b []byte) (int64, bool) {
@@ -37,28 +32,4 @@ func ParseInt(b []byte) (int64, bool) {
 		return 0, false
 	}
 	return int64(n), true
-}
-
-// AppendDouble formats f as Redis prints scores: the shortest text that reads
-// back as f, integers without a point, inf, -inf and nan in words.
-func AppendDouble(b []byte, f float64) []byte {
-	switch {
-	case math.IsInf(f, 1):
-		return append(b, "inf"...)
-	case math.IsInf(f, -1):
-		return append(b, "-inf"...)
-	case math.IsNaN(f):
-		return append(b, "nan"...)
-	case f == 0 && math.Signbit(f):
-		return append(b, "-0"...)
-	case f == math.Trunc(f) && math.Abs(f) < 1<<62:
-		return strconv.AppendInt(b, int64(f), 10)
-	}
-	// Redis prints with %.17g and shortens; its exponents have at least two
-	// digits, as Go's have.
-	mant := strconv.AppendFloat(b, f, 'g', -1, 64)
-	if exp := math.Floor(math.Log10(math.Abs(f))); exp >= -5 && exp < 21 {
-		return strconv.AppendFloat(b, f, 'f', -1, 64)
-	}
-	return mant
 }

@@ -5,31 +5,108 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"hash/fnv"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
 	"time"
+
+	"redoubt/executor"
 )
 
-// sample measures rates for INFO until ctx ends.
+// rates are averages over the last moments, for INFO.
+type rates struct {
+	commands atomic.Int64 // per second
+	in, out  atomic.Int64 // bytes per second
+}
+
+// rate averages a sum that grows, over as many samples as Redis does.
+type rate struct {
+	ring [16]float64
+	n    int
+	last int64
+}
+
+func (r *rate) add(sum int64, since time.Duration) int64 {
+	r.ring[r.n%len(r.ring)] = float64(max(0, sum-r.last)) / since.Seconds()
+	r.last = sum
+	r.n++
+	total := 0.0
+	for _, v := range r.ring[:min(r.n, len(r.ring))] {
+		total += v
+	}
+	return int64(total / float64(min(r.n, len(r.ring))))
+}
+
+const (
+	sampleEvery = 100 * time.Millisecond
+	// slowEvery: adding up the bytes of all sessions takes their locks, and the
+	// engine's figures cost something, so those come more rarely.
+	slowEvery = 10
+)
+
+// sampler measures what INFO and LATENCY tell and nobody counts.
+type sampler struct {
+	srv               *Server
+	commands, in, out rate
+	at, slowAt        time.Time
+	sweep             executor.SweepStats
+	syncs, syncNanos  int64
+}
+
+// sample measures until ctx ends.
 func (srv *Server) sample(ctx context.Context) {
-	const every = 100 * time.Millisecond
-	const window = 16 // as many samples as Redis averages
-	tick := time.NewTicker(every)
+	tick := time.NewTicker(sampleEvery)
 	defer tick.Stop()
-	var ring [window]float64
-	last, lastAt := srv.stats.calls(), time.Now()
-	for i := 0; ; i++ {
+	now := time.Now()
+	m := &sampler{srv: srv, at: now, slowAt: now}
+	for i := 1; ; i++ {
 		select {
 		case <-ctx.Done():
 			return
-		case now := <-tick.C:
-			n := srv.stats.calls()
-			ring[i%window] = float64(n-last) / now.Sub(lastAt).Seconds()
-			last, lastAt = n, now
-			sum := 0.0
-			for _, r := range ring {
-				sum += r
-			}
-			srv.stats.opsPerSec.Store(int64(sum / float64(min(i+1, window))))
+		case now = <-tick.C:
 		}
+		if srv.debug.pauseCron.Load() {
+			continue
+		}
+		m.quick(now)
+		if i%slowEvery == 0 {
+			m.slow(now)
+		}
+	}
+}
+
+func (m *sampler) quick(now time.Time) {
+	srv := m.srv
+	n, _ := srv.stats.calls()
+	srv.stats.rates.commands.Store(m.commands.add(n, max(time.Millisecond, now.Sub(m.at))))
+	m.at = now
+	sweep := srv.exec.SweepStats()
+	if cycles := sweep.Cycles - m.sweep.Cycles; cycles > 0 {
+		m.event("expire-cycle", time.Duration(sweep.Nanos-m.sweep.Nanos)/time.Duration(cycles), now)
+	}
+	m.sweep = sweep
+}
+
+func (m *sampler) slow(now time.Time) {
+	srv := m.srv
+	in, out := srv.net()
+	since := max(time.Millisecond, now.Sub(m.slowAt))
+	srv.stats.rates.in.Store(m.in.add(in, since))
+	srv.stats.rates.out.Store(m.out.add(out, since))
+	m.slowAt = now
+	e := srv.eng.Stats()
+	srv.memory(e) // it notes the peak
+	if syncs := e.Syncs - m.syncs; syncs > 0 {
+		m.event("store-sync", time.Duration(e.SyncNanos-m.syncNanos)/time.Duration(syncs), now)
+	}
+	m.syncs, m.syncNanos = e.Syncs, e.SyncNanos
+}
+
+// event notes a mean that is over latency-monitor-threshold.
+func (m *sampler) event(name string, took time.Duration, now time.Time) {
+	if limit := m.srv.latency.threshold(); limit > 0 && took >= limit {
+		m.srv.latency.note(name, took, now)
 	}
 }
 
@@ -40,20 +117,20 @@ func randomID() string {
 	return hex.EncodeToString(b)
 }
 
-// abridge keeps the start of a long command for the slow log.
-func abridge(args [][]byte) [][]byte {
-	n := min(len(args), slowArgs)
-	out := make([][]byte, n)
-	for i := range out {
-		if i == slowArgs-1 && len(args) > slowArgs {
-			out[i] = fmt.Appendf(nil, "... (%d more arguments)", len(args)-slowArgs+1)
-			break
-		}
-		if a := args[i]; len(a) > slowArgLen {
-			out[i] = fmt.Appendf(nil, "%s... (%d more bytes)", a[:slowArgLen], len(a)-slowArgLen)
-		} else {
-			out[i] = append([]byte(nil), a...)
-		}
+// initFigures notes how things were at the start.
+func (srv *Server) initFigures() {
+	srv.stats.startMemory = srv.memory(srv.eng.Stats()).used
+	srv.save.last = srv.started
+	if !srv.boundedByMemory {
+		srv.save.dir, _ = lastCheckpoint(srv.cfg.Str("dir"))
 	}
-	return out
 }
+
+// buildID tells builds apart: 16 hexadecimal digits.
+var buildID = sync.OnceValue(func() string {
+	h := fnv.New64a()
+	if info, ok := debug.ReadBuildInfo(); ok {
+		h.Write([]byte(info.String()))
+	}
+	return fmt.Sprintf("%016x", h.Sum64())
+})

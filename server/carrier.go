@@ -1,6 +1,9 @@
 package server
 
 import (
+	"context"
+	"errors"
+	"io"
 	"net"
 	"sync"
 	"time"
@@ -17,37 +20,49 @@ type pipe struct {
 	turn turn
 	free *sync.Cond    // on mu: the session no longer waits, or has ended
 	wake chan struct{} // for the writer: something to do
+	done chan struct{} // closed with the connection
 
 	postMu sync.Mutex
 	posted []func()
 }
 
-func (srv *Server) servePipe(conn net.Conn, unix bool) {
-	p := &pipe{conn: conn, wake: make(chan struct{}, 1)}
+// newPipe makes a session of an accepted connection; serve lets it run.
+func (srv *Server) newPipe(conn net.Conn, ln *listener) *pipe {
+	p := &pipe{conn: conn, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	p.free = sync.NewCond(&p.mu)
-	p.turn = turn{batch: srv.exec.NewWaitingBatch(), stats: srv.stats.newLoop(), now: time.Now()}
-	if t, ok := conn.(*net.TCPConn); ok && srv.keepalive.Load() > 0 {
-		idle := time.Duration(srv.keepalive.Load()) * time.Second
-		if err := t.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: idle}); err != nil {
+	p.turn = turn{batch: srv.exec.NewWaitingBatch(), stats: srv.stats.sharedLoop(), now: time.Now()}
+	addr, laddr := ln.ends(conn)
+	if t, ok := conn.(*net.TCPConn); ok {
+		every := time.Duration(srv.keepalive.Load()) * time.Second
+		err := t.SetKeepAliveConfig(net.KeepAliveConfig{Enable: every > 0, Idle: every, Interval: max(time.Second, every/3), Count: 3})
+		if err != nil {
 			srv.log.Debug("setting keepalive failed", "err", err)
 		}
 	}
-	srv.initSession(&p.session, p, &p.turn, conn.RemoteAddr().String(), conn.LocalAddr().String(), unix)
+	srv.initSession(&p.session, p, &p.turn, addr, laddr, ln.unix)
 	srv.pipes.Store(p, struct{}{})
+	return p
+}
+
+// ends are the addresses of a connection in the form that clients see.
+func (ln *listener) ends(conn net.Conn) (addr, laddr string) {
+	if ln.unix {
+		return ln.addr.String() + ":0", ln.addr.String() + ":0"
+	}
+	return conn.RemoteAddr().String(), conn.LocalAddr().String()
+}
+
+func (p *pipe) serve() {
 	go p.write()
 	p.read()
-	srv.pipes.Delete(p)
 }
 
 func (p *pipe) read() {
 	buf := make([]byte, readSize)
 	for {
-		if t := p.srv.timeout.Load(); t > 0 {
-			p.conn.SetReadDeadline(time.Now().Add(time.Duration(t) * time.Second))
-		}
 		n, err := p.conn.Read(buf)
 		p.mu.Lock()
-		for (p.waiting || p.pending() > pausedRead) && !p.closed {
+		for (p.waiting || p.stalled || p.pending() > pausedRead) && !p.closed && !(p.paused && err != nil) {
 			p.free.Wait()
 		}
 		if n > 0 && !p.closed && !p.closing {
@@ -56,10 +71,15 @@ func (p *pipe) read() {
 			p.lastUsed = p.turn.now
 			p.take(buf[:n])
 		}
-		if err != nil {
+		switch {
+		case errors.Is(err, io.EOF) && !p.paused:
+			// It may have closed its side only: the writer sends what is left.
+			p.closing = true
+			p.notify()
+		case err != nil:
 			p.close()
 		}
-		ended := p.closed
+		ended := p.closed || err != nil
 		p.mu.Unlock()
 		if ended {
 			return
@@ -81,11 +101,12 @@ func (p *pipe) take(data []byte) {
 		p.keep(data[taken:])
 	}
 	p.peak()
-	if p.overQueryLimit() {
-		p.close()
-		return
-	}
+	over := p.overQueryLimit()
+	p.reserve()
 	p.endTurn()
+	if over {
+		p.close()
+	}
 }
 
 // endTurn commits, releases replies and has them written.
@@ -121,6 +142,14 @@ func (p *pipe) post(f func()) {
 // interest implements carrier.
 func (p *pipe) interest() { p.free.Broadcast() }
 
+// shut implements carrier. It does not go through post: the writer may be
+// waiting for a client that does not read.
+func (p *pipe) shut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.close()
+}
+
 // write runs what was posted and writes what is released, until the end.
 func (p *pipe) write() {
 	var chunk []byte
@@ -139,6 +168,7 @@ func (p *pipe) write() {
 			chunk = append(chunk[:0], p.out.Buf[p.sent:min(p.released, p.sent+readSize)]...)
 			p.mu.Unlock()
 			if len(chunk) == 0 {
+				chunk = nil // an idle connection needs none
 				break
 			}
 			n, err := p.conn.Write(chunk)
@@ -155,10 +185,20 @@ func (p *pipe) wrote(n int, err error) {
 	}
 	p.sent += n
 	p.netOut += int64(n)
-	if err != nil {
+	if n > 0 {
+		p.lastUsed = time.Now()
+	}
+	switch {
+	case err != nil:
 		p.close()
-	} else if p.sent == len(p.out.Buf) {
+	case p.sent == len(p.out.Buf):
 		p.emptied()
+	default:
+		p.compact()
+	}
+	if p.stalled && p.pending() < pausedRead && !p.srv.draining.Load() {
+		p.stalled = false
+		p.post(p.proceed)
 	}
 	p.free.Broadcast()
 }
@@ -189,9 +229,62 @@ func (p *pipe) close() {
 		return
 	}
 	p.closed = true
+	close(p.done)
 	p.conn.Close()
 	p.buf, p.out.Buf = nil, nil
+	p.srv.pipes.Delete(p)
 	p.srv.leave(&p.session)
 	p.free.Broadcast()
 	p.notify()
+}
+
+// tickPipes does for pipes what is due once a second, until ctx ends.
+func (srv *Server) tickPipes(ctx context.Context) {
+	tick := time.NewTicker(tickEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			srv.eachPipe(func(p *pipe) {
+				if p.overdue(now) {
+					p.close()
+				} else {
+					p.decay(now)
+				}
+			})
+		}
+	}
+}
+
+// eachPipe calls f with the mu of each pipe held.
+func (srv *Server) eachPipe(f func(*pipe)) {
+	srv.pipes.Range(func(v, _ any) bool {
+		p := v.(*pipe)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		f(p)
+		return true
+	})
+}
+
+// stopPipes closes all pipes. What they have to send is sent, what waits for
+// durability is given the chance, until the deadline.
+func (srv *Server) stopPipes(deadline time.Time) {
+	var all []*pipe
+	srv.eachPipe(func(p *pipe) {
+		p.closing = true
+		p.notify()
+		all = append(all, p)
+	})
+	over := time.After(time.Until(deadline))
+	for _, p := range all {
+		select {
+		case <-p.done:
+		case <-over:
+			over = time.After(0) // for the others, too
+			p.shut()
+		}
+	}
 }

@@ -67,9 +67,8 @@ func (srv *Server) initSession(s *session, car carrier, t *turn, addr, laddr str
 	s.addr, s.laddr, s.unix = addr, laddr, unix
 	s.created = time.Now()
 	s.lastUsed = s.created
-	s.in.MaxBulk = srv.maxBulk.Load()
 	s.out.Proto = 2
-	s.setAuth(*srv.password.Load() == "")
+	s.setDefaultAuth()
 	srv.clients.mu.Lock()
 	srv.clients.byID[s.id] = s
 	srv.clients.mu.Unlock()
@@ -77,7 +76,13 @@ func (srv *Server) initSession(s *session, car carrier, t *turn, addr, laddr str
 	srv.stats.connections.Add(1)
 }
 
-func (s *session) setAuth(ok bool) { s.authenticated, s.in.Authenticated = ok, ok }
+// setDefaultAuth is the state of a new connection: it is authenticated as the
+// default user if that one has no password.
+func (s *session) setDefaultAuth() { s.authenticated = *s.srv.password.Load() == "" }
+
+// mustAuthenticate says whether the client has to authenticate first. Who came
+// when there was no password need not, and nobody when there is none now.
+func (s *session) mustAuthenticate() bool { return !s.authenticated && *s.srv.password.Load() != "" }
 
 // leave forgets a session that was closed. Its mu is held.
 func (srv *Server) leave(s *session) {
@@ -90,6 +95,19 @@ func (srv *Server) leave(s *session) {
 	if s.monitor {
 		srv.dropMonitor(s)
 	}
+	if s.paused {
+		srv.pause.drop(s)
+	}
+}
+
+// overdue says that the client is to be closed: it was idle for too long, or
+// it does not read its replies.
+func (s *session) overdue(now time.Time) bool {
+	timeout := time.Duration(s.srv.timeout.Load()) * time.Second
+	if timeout > 0 && !s.monitor && !s.waiting && now.Sub(s.lastUsed) > timeout {
+		return true
+	}
+	return s.pending() > 0 && s.overLimit(now)
 }
 
 // overLimit says whether the client's unread replies are past
@@ -122,23 +140,18 @@ func (s *session) overQueryLimit() bool {
 	return true
 }
 
-// peak notes the largest query buffer of late; decay forgets it.
+// peak notes the largest buffers of late; decay forgets them, and gives back
+// what a silent client does not use.
 func (s *session) peak() {
-	if cap(s.buf) > s.bufPeak {
-		s.bufPeak = cap(s.buf)
-	}
+	s.bufPeak = max(s.bufPeak, cap(s.buf), smallBuffer)
+	s.outPeak = max(s.outPeak, s.pending())
 }
 
 func (s *session) decay(now time.Time) {
-	if s.bufPeak > 0 && now.Sub(s.peakAt) > 2*time.Second {
-		s.bufPeak, s.peakAt = cap(s.buf), now
+	if now.Sub(s.peakAt) > activeOf {
+		s.bufPeak, s.outPeak, s.peakAt = cap(s.buf), s.pending(), now
 	}
-}
-
-// kill closes a session from anywhere, once its replies are sent.
-func (s *session) kill() {
-	s.car.post(func() {
-		s.closing = true
-		s.waiting = false
-	})
+	if now.Sub(s.lastUsed) > activeOf && cap(s.buf)-len(s.buf) > smallBuffer {
+		s.buf = append(make([]byte, 0, len(s.buf)), s.buf...)
+	}
 }

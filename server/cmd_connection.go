@@ -1,6 +1,9 @@
 package server
 
 import (
+	"fmt"
+	"math"
+
 	"redoubt/command"
 	"redoubt/number"
 )
@@ -10,38 +13,76 @@ func localCommands() []*local {
 	var all []*local
 	for _, group := range [][]*local{
 		connectionCommands(),
+		helloCommands(),
+		clientCommands(),
+		monitorCommands(),
+		configCommands(),
+		commandCommands(),
+		infoCommands(),
+		debugCommands(),
+		functionCommands(),
+		memoryCommands(),
+		saveCommands(),
+		serverCommands(),
+		lolwutCommands(),
+		slowlogCommands(),
+		latencyCommands(),
 	} {
 		all = append(all, group...)
 	}
 	return all
 }
 
+// The small commands about the connection. Those about who it is are in
+// cmd_hello.go, those about connections in general in cmd_client.go.
 func connectionCommands() []*local {
-	return []*local{
+	return append([]*local{
 		{Command: &command.Command{
 			Name: "ping", Group: command.Connection, Since: "1.0.0", Arity: -1,
-			Flags:   command.Fast,
-			Tips:    []string{"request_policy:all_shards", "response_policy:all_succeeded"},
-			Syntax:  "[message]",
+			Flags:  command.Fast,
+			Tips:   []string{"request_policy:all_shards", "response_policy:all_succeeded"},
+			Syntax: "[message]", Complexity: "O(1)",
 			Summary: "Answers PONG, or the message.",
 		}, run: ping},
 		{Command: &command.Command{
 			Name: "echo", Group: command.Connection, Since: "1.0.0", Arity: 2,
-			Flags: command.Loading | command.Stale | command.Fast, Syntax: "message",
+			Flags: command.Loading | command.Stale | command.Fast, Syntax: "message", Complexity: "O(1)",
 			Summary: "Answers the message.",
 		}, run: func(c *localCall) error { c.w.Bulk(c.args[1]); return nil }},
 		{Command: &command.Command{
 			Name: "select", Group: command.Connection, Since: "1.0.0", Arity: 2,
-			Flags: command.Loading | command.Stale | command.Fast, Syntax: "index:integer",
+			Flags: command.Loading | command.Stale | command.Fast, Syntax: "index:integer", Complexity: "O(1)",
 			Summary: "Chooses the database of this connection.",
 		}, run: selectDB},
 		{Command: &command.Command{
 			Name: "quit", Group: command.Connection, Since: "1.0.0", Arity: -1,
 			Flags:   command.AllowBusy | command.NoScript | command.Loading | command.Stale | command.Fast | command.NoAuth,
 			Summary: "Closes this connection once its replies are sent.", Deprecated: "7.2.0",
-			ReplacedBy: "closing the connection",
+			ReplacedBy: "just closing the connection", Complexity: "O(1)",
 		}, run: func(c *localCall) error { c.w.OK(); c.s.closing = true; return nil }},
+		{Command: &command.Command{
+			Name: "reset", Group: command.Connection, Since: "6.2.0", Arity: 1,
+			Flags:   command.AllowBusy | command.NoScript | command.Loading | command.Stale | command.Fast | command.NoAuth,
+			Summary: "Makes this connection as good as new: nothing that was set on it remains.", Complexity: "O(1)",
+		}, run: reset},
+	}, clusterModeCommands()...)
+}
+
+// clusterModeCommands are what cluster clients send to a node. There are no
+// slots that could move or be read elsewhere, so they answer as Redis does
+// outside of a cluster.
+func clusterModeCommands() (list []*local) {
+	for _, c := range []command.Command{
+		{Name: "asking", Flags: command.Fast, Summary: "Lets the next command use a slot that is being moved here; there are none."},
+		{Name: "readonly", Flags: command.Loading | command.Stale | command.Fast, Summary: "Allows reads from a replica of a cluster; there are none."},
+		{Name: "readwrite", Flags: command.Loading | command.Stale | command.Fast, Summary: "Takes READONLY back."},
+	} {
+		c.Group, c.Since, c.Arity, c.Complexity, c.Categories = command.Cluster, "3.0.0", 1, "O(1)", command.CatConnection
+		list = append(list, &local{Command: &c, run: func(*localCall) error {
+			return command.Error("ERR This instance has cluster support disabled")
+		}})
 	}
+	return list
 }
 
 func ping(c *localCall) error {
@@ -58,13 +99,39 @@ func ping(c *localCall) error {
 
 func selectDB(c *localCall) error {
 	n, ok := number.ParseInt(c.args[1])
-	if !ok {
+	switch {
+	case !ok:
 		return command.ErrNotInteger
-	}
-	if n < 0 || n >= int64(c.srv.exec.Space().Databases()) {
+	case n < math.MinInt32 || n > math.MaxInt32:
+		return command.Error(fmt.Sprintf("ERR value is out of range, value must between %d and %d", math.MinInt32, math.MaxInt32))
+	case n < 0 || n >= int64(c.srv.exec.Space().Databases()):
 		return command.ErrDBRange
 	}
 	c.s.db = int(n)
 	c.w.OK()
 	return nil
+}
+
+// reset leaves the name of the client's library alone, as Redis does: it is a
+// fact about who connected, not a state.
+func reset(c *localCall) error {
+	s := c.s
+	if s.monitor {
+		c.srv.dropMonitor(s)
+	}
+	s.db, s.name, s.noEvict, s.noTouch = 0, "", false, false
+	s.out.Proto = 2
+	s.setDefaultAuth()
+	c.speak()
+	c.w.Status("RESET")
+	return nil
+}
+
+// speak ends CLIENT REPLY OFF, beginning with the reply of this call.
+func (c *localCall) speak() {
+	if c.s.replies == replyOff {
+		c.s.replies = replyOn
+		c.s.answers++
+		c.w = &c.s.out
+	}
 }

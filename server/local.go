@@ -1,9 +1,9 @@
 package server
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
-	"time"
 
 	"redoubt/command"
 	"redoubt/wire"
@@ -28,27 +28,32 @@ type localCall struct {
 	srv  *Server
 	args [][]byte
 	w    *wire.Writer
+	// after, if a worker's run sets it, is called on the carrier with the
+	// session's mu held, behind the reply.
+	after func()
 }
 
 func (s *session) local(cmd *command.Command, args [][]byte, w *wire.Writer) {
 	l := s.srv.locals[cmd]
 	if l.worker {
 		s.defer_(cmd, args, func(w *wire.Writer) {
-			c := &localCall{s: s, srv: s.srv, args: s.deferred.args, w: w}
+			d := s.deferred
+			c := &localCall{s: s, srv: s.srv, args: d.args, w: w}
 			if err := l.run(c); err != nil {
 				w.Buf = w.Buf[:0]
 				w.Error(command.Text(err))
 			}
+			d.after = c.after
 		})
 		return
 	}
-	start, at := time.Now(), len(w.Buf)
+	at := len(w.Buf)
 	err := l.run(&localCall{s: s, srv: s.srv, args: args, w: w})
 	if err != nil {
 		w.Buf = w.Buf[:at]
 		w.Error(command.Text(err))
 	}
-	s.finished(cmd, args, time.Since(start), err != nil, w)
+	s.finished(cmd, args, s.work.lap(s.srv.started), err != nil, w)
 }
 
 // unknownCommand is the answer to a command that does not exist.
@@ -58,11 +63,20 @@ func unknownCommand(args [][]byte) error {
 		if b.Len() >= 128 {
 			break
 		}
-		fmt.Fprintf(&b, "'%.*s' ", 128-b.Len(), a)
+		b.WriteString("'" + cString(a, 128-b.Len()) + "' ")
 	}
-	return command.Error(fmt.Sprintf("ERR unknown command '%.128s', with args beginning with: %s", args[0], b.String()))
+	return command.Error("ERR unknown command '" + cString(args[0], 128) + "', with args beginning with: " + b.String())
 }
 
 func unknownSubcommand(cmd *command.Command, sub []byte) error {
-	return command.Error(fmt.Sprintf("ERR unknown subcommand '%.128s'. Try %s HELP.", sub, strings.ToUpper(cmd.Name)))
+	return command.Error(fmt.Sprintf("ERR unknown subcommand '%s'. Try %s HELP.", cString(sub, 128), strings.ToUpper(cmd.Name)))
+}
+
+// cString is as much of b as C prints of a string: up to a zero byte, and at
+// most n bytes.
+func cString(b []byte, n int) string {
+	if i := bytes.IndexByte(b, 0); i >= 0 {
+		b = b[:i]
+	}
+	return string(b[:min(n, len(b))])
 }

@@ -43,8 +43,10 @@ type loop struct {
 	held     map[*conn]struct{}
 	holding  atomic.Bool
 	nextTick time.Time
-	draining bool // no new commands are read
-	stopping bool // the loop ends
+	deaf     bool      // no descriptors are left: accepting waits for the next tick
+	draining bool      // no new commands are read
+	stopping bool      // the loop ends once no replies are held, or
+	stopBy   time.Time // at this time
 	done     chan struct{}
 }
 
@@ -60,14 +62,12 @@ type conn struct {
 	fd    int32
 	want  uint32 // events asked of epoll
 	dirty bool
+	eof   bool // the client sends no more, or was seen to close its side
 }
 
 const (
-	haveLoops  = true
-	readSize   = 64 << 10
-	maxEvents  = 512
-	tickEvery  = time.Second
-	pausedRead = 32 << 20 // replies a client may leave unread before its commands wait
+	haveLoops = true
+	maxEvents = 512
 )
 
 func newLoop(srv *Server, n int) (*loop, error) {
@@ -105,7 +105,7 @@ func (l *loop) ctl(op int, fd int32, events uint32) error {
 func (l *loop) run() {
 	defer close(l.done)
 	events := make([]unix.EpollEvent, maxEvents)
-	for !l.stopping {
+	for !l.stopping || len(l.held) > 0 && time.Now().Before(l.stopBy) {
 		n := l.poll(events)
 		l.turn.now = time.Now()
 		for i := range n {
@@ -134,7 +134,11 @@ func (l *loop) poll(events []unix.EpollEvent) int {
 	if int(n) > 0 {
 		return int(n)
 	}
-	got, err := unix.EpollWait(l.ep, events, int(tickEvery/time.Millisecond))
+	wait := tickEvery
+	if l.stopping {
+		wait = max(0, min(wait, time.Until(l.stopBy)))
+	}
+	got, err := unix.EpollWait(l.ep, events, int((wait+time.Millisecond-1)/time.Millisecond))
 	if err != nil && !errors.Is(err, unix.EINTR) {
 		l.srv.log.Error("epoll_wait failed", "err", err)
 	}
@@ -162,14 +166,17 @@ func (l *loop) event(e *unix.EpollEvent) {
 		l.flush(c)
 	}
 	if e.Events&(unix.EPOLLIN|unix.EPOLLHUP|unix.EPOLLERR|unix.EPOLLRDHUP) != 0 && !c.closed {
-		if c.want&unix.EPOLLIN == 0 {
-			// Not reading just now: this is the end of the connection.
-			if e.Events&(unix.EPOLLHUP|unix.EPOLLERR|unix.EPOLLRDHUP) != 0 {
-				l.close(c)
-			}
-			return
+		switch {
+		case c.want&unix.EPOLLIN != 0:
+			l.read(c)
+		case e.Events&(unix.EPOLLHUP|unix.EPOLLERR) != 0, c.paused:
+			l.close(c)
+		default:
+			// Not reading just now, and the client sends no more. It may still
+			// read: what it has sent is answered, and then its end is read.
+			c.eof = true
+			c.interest()
 		}
-		l.read(c)
 	}
 }
 
@@ -179,15 +186,9 @@ func (l *loop) read(c *conn) {
 	if c.buf != nil {
 		// An unfinished command: read behind its bytes.
 		at = len(c.buf)
-		if need := c.in.Need(); need > cap(c.buf) {
-			// Grow with what has come, not with what was announced.
-			grown := make([]byte, at, min(need, 2*max(at, readSize)))
-			copy(grown, c.buf)
-			c.buf = grown
-		} else if cap(c.buf)-at < smallBuffer/2 {
-			grown := make([]byte, at, 2*cap(c.buf)+smallBuffer)
-			copy(grown, c.buf)
-			c.buf = grown
+		c.reserve()
+		if c.in.Need() == 0 && cap(c.buf)-at < smallBuffer/2 {
+			c.grow(2*cap(c.buf) + smallBuffer)
 		}
 		buf = c.buf[at:cap(c.buf)]
 	}
@@ -199,7 +200,12 @@ func (l *loop) read(c *conn) {
 		return
 	}
 	if n == 0 {
-		l.close(c)
+		if c.eof = true; c.pending() == 0 {
+			l.close(c)
+			return
+		}
+		c.closing = true // it closed its side only, or the next write will tell
+		c.interest()
 		return
 	}
 	c.netIn += int64(n)
@@ -218,12 +224,11 @@ func (l *loop) read(c *conn) {
 		}
 	}
 	c.peak()
-	if int64(len(c.buf)) > l.srv.queryLimit.Load() {
-		l.srv.log.Warn("closing a client: query buffer limit reached", "client", c.id, "addr", c.addr)
-		l.srv.stats.queryLimit.Add(1)
+	if c.overQueryLimit() {
 		l.close(c)
 		return
 	}
+	c.reserve()
 	l.touch(c)
 }
 
@@ -301,6 +306,10 @@ func (l *loop) flush(c *conn) {
 		}
 		c.sent += int(n)
 		c.netOut += int64(n)
+		c.lastUsed = l.turn.now
+		if int(n) < len(b) {
+			break // the rest later: other clients have their turn
+		}
 	}
 	if c.sent == len(c.out.Buf) {
 		c.emptied()
@@ -311,6 +320,12 @@ func (l *loop) flush(c *conn) {
 	} else if c.overLimit(l.turn.now) {
 		l.close(c)
 		return
+	} else {
+		c.compact()
+	}
+	if c.stalled && c.pending() < pausedRead && !l.draining {
+		c.stalled = false
+		c.post(c.proceed)
 	}
 	c.interest()
 }
@@ -321,8 +336,11 @@ func (c *conn) interest() {
 		return
 	}
 	l := c.loop
-	want := uint32(unix.EPOLLRDHUP)
-	if !c.waiting && !c.closing && c.pending() < pausedRead && !l.draining {
+	var want uint32
+	if !c.eof {
+		want |= unix.EPOLLRDHUP // it stays set: asked for again it would come again
+	}
+	if !c.waiting && !c.closing && !c.stalled && c.pending() < pausedRead && !l.draining {
 		want |= unix.EPOLLIN
 	}
 	if c.sent < c.released {
@@ -339,6 +357,21 @@ func (c *conn) interest() {
 
 // post implements carrier.
 func (c *conn) post(f func()) { c.loop.post(c, f) }
+
+// shut implements carrier.
+func (c *conn) shut() {
+	l, done := c.loop, make(chan struct{})
+	l.post(nil, func() {
+		c.mu.Lock()
+		l.close(c)
+		c.mu.Unlock()
+		close(done)
+	})
+	select {
+	case <-done:
+	case <-l.done:
+	}
+}
 
 func (l *loop) post(c *conn, f func()) {
 	l.mu.Lock()
@@ -394,18 +427,27 @@ func (l *loop) close(c *conn) {
 
 // tick does what is due once a second.
 func (l *loop) tick() {
-	timeout := time.Duration(l.srv.timeout.Load()) * time.Second
+	if l.deaf {
+		l.deaf = false
+		l.listen(unix.EPOLLIN)
+	}
 	for _, c := range l.sessions {
 		c.mu.Lock()
-		switch {
-		case timeout > 0 && !c.monitor && !c.waiting && l.turn.now.Sub(c.lastUsed) > timeout:
+		if c.overdue(l.turn.now) {
 			l.close(c)
-		case c.pending() > 0 && c.overLimit(l.turn.now):
-			l.close(c)
-		default:
+		} else {
 			c.decay(l.turn.now)
 		}
 		c.mu.Unlock()
+	}
+}
+
+// listen sets the events asked of the listening sockets.
+func (l *loop) listen(events uint32) {
+	for fd := range l.srv.listeners {
+		if err := l.ctl(unix.EPOLL_CTL_MOD, fd, events); err != nil {
+			l.srv.log.Error("changing a listener's events failed", "err", err)
+		}
 	}
 }
 
@@ -416,6 +458,10 @@ func (l *loop) accept(fd int32, ln *listener) {
 		if err != nil {
 			if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.ECONNABORTED) {
 				l.srv.log.Error("accepting a connection failed", "err", err)
+				// Most likely there are no descriptors left. The connection
+				// stays in the queue, and so would the event.
+				l.deaf = true
+				l.listen(0)
 			}
 			return
 		}
@@ -451,6 +497,7 @@ func (srv *Server) adopt(fd int, sa unix.Sockaddr, ln *listener) {
 	}
 	l := srv.loops[int(srv.nextLoop.Add(1))%len(srv.loops)]
 	c := &conn{loop: l, fd: int32(fd), want: unix.EPOLLIN | unix.EPOLLRDHUP}
+	c.session.fd = fd
 	srv.initSession(&c.session, c, &l.turn, addr, laddr, ln.unix)
 	l.post(nil, func() {
 		l.sessions[c.fd] = c
@@ -503,10 +550,15 @@ func (srv *Server) startLoops(n int) error {
 	return nil
 }
 
-// drainLoops stops accepting and reading; what runs goes on.
+// drainLoops stops accepting and reading; what runs goes on. When it returns no
+// loop takes another command.
 func (srv *Server) drainLoops() {
+	var wait sync.WaitGroup
+	defer wait.Wait()
 	for _, l := range srv.loops {
+		wait.Add(1)
 		l.post(nil, func() {
+			defer wait.Done()
 			l.draining = true
 			if l.n == 0 {
 				for fd := range srv.listeners {
@@ -527,10 +579,7 @@ func (srv *Server) drainLoops() {
 // chance until the deadline.
 func (srv *Server) stopLoops(deadline time.Time) {
 	for _, l := range srv.loops {
-		for l.holding.Load() && time.Now().Before(deadline) {
-			time.Sleep(time.Millisecond)
-		}
-		l.post(nil, func() { l.stopping = true })
+		l.post(nil, func() { l.stopping, l.stopBy = true, deadline })
 	}
 	for _, l := range srv.loops {
 		<-l.done

@@ -10,11 +10,7 @@ import (
 
 // Other systems than Linux have no event loops here: goroutines carry every
 // connection.
-const (
-	haveLoops  = false
-	readSize   = 64 << 10
-	pausedRead = 32 << 20
-)
+const haveLoops = false
 
 type loop struct{}
 

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,20 +20,12 @@ type pause struct {
 	list   []*session
 }
 
-// holds says whether a command has to wait.
-func (p *pause) holds(cmd *command.Command, _ *session) bool {
-	if cmd == nil {
-		return false
-	}
+// holds says whether a command has to wait. As in Redis, a pause of all
+// commands holds CLIENT UNPAUSE, too.
+func (p *pause) holds(cmd *command.Command) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.active.Load() {
-		return false
-	}
-	if cmd.Name == "client" || cmd.Parent != nil && cmd.Parent.Name == "client" {
-		return p.all && cmd.Name != "unpause" && cmd.Name != "pause"
-	}
-	return p.all || cmd.Flags&(command.Write|command.MayReplicate) != 0
+	return p.active.Load() && (p.all || cmd.Flags&(command.Write|command.MayReplicate) != 0)
 }
 
 func (p *pause) add(s *session) {
@@ -45,34 +38,54 @@ func (p *pause) add(s *session) {
 	p.list = append(p.list, s)
 }
 
-// begin pauses until a time; a pause under way is extended, never shortened,
-// and a pause of all commands stays one.
+// begin pauses until a time; a pause under way is extended, never shortened.
+// What it holds is as the newest call says.
 func (p *pause) begin(until time.Time, all bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.active.Load() {
-		all = all || p.all
-		if until.Before(p.until) {
-			until = p.until
-		}
+	if p.active.Load() && until.Before(p.until) {
+		until = p.until
 	}
 	p.until, p.all = until, all
 	p.active.Store(true)
 	if p.timer != nil {
 		p.timer.Stop()
 	}
-	p.timer = time.AfterFunc(time.Until(until), p.end)
+	p.timer = time.AfterFunc(time.Until(until), p.expire)
 }
 
+// expire ends a pause whose time is over. The timer may have fired just before
+// the pause was extended.
+func (p *pause) expire() { p.stop(false) }
+
 // end resumes everybody.
-func (p *pause) end() {
+func (p *pause) end() { p.stop(true) }
+
+func (p *pause) stop(early bool) {
 	p.mu.Lock()
+	if !early && time.Now().Before(p.until) {
+		p.mu.Unlock()
+		return
+	}
 	p.active.Store(false)
+	if p.timer != nil {
+		p.timer.Stop()
+		p.timer = nil
+	}
 	list := p.list
 	p.list = nil
 	p.mu.Unlock()
 	for _, s := range list {
 		s.car.post(s.resume)
+	}
+}
+
+// drop forgets a session that was closed while it waited.
+func (p *pause) drop(s *session) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if i := slices.Index(p.list, s); i >= 0 {
+		p.list = slices.Delete(p.list, i, i+1)
 	}
 }
 

@@ -66,27 +66,32 @@ type Server struct {
 	monitors    atomic.Int32
 
 	// Settings that are read often; see settings.go.
-	maxClients  atomic.Int64
-	queryLimit  atomic.Int64
-	timeout     atomic.Int64
-	keepalive   atomic.Int64
-	maxBulk     atomic.Int64
-	maxMemory   atomic.Int64
-	password    atomic.Pointer[string]
-	outLimit    atomic.Pointer[config.BufferLimit]
-	debugPolicy atomic.Int32
+	maxClients atomic.Int64
+	queryLimit atomic.Int64
+	timeout    atomic.Int64
+	keepalive  atomic.Int64
+	maxBulk    atomic.Int64
+	maxMemory  atomic.Int64
+	password   atomic.Pointer[string]
+	outLimit   atomic.Pointer[config.BufferLimit]
+	debug      debugState
 
 	started         time.Time
 	runID           string
-	boundedByMemory bool
-	workers         sync.WaitGroup
-	bgStop          context.CancelFunc
-	bgDone          chan struct{}
-	stopOnce        sync.Once
-	stopErr         error
-	stopReq         chan struct{} // closed when a client asks for SHUTDOWN
-	save            saver
-	metrics         *metricsServer
+	boundedByMemory bool // the engine keeps nothing on disk
+	// dataBytes is set where maxmemory bounds the data itself: on an engine
+	// that keeps it in memory only.
+	dataBytes func() int64
+	workers   sync.WaitGroup
+	draining  atomic.Bool // shutting down: no session takes another command
+	bgStop    context.CancelFunc
+	bgDone    chan struct{}
+	stopOnce  sync.Once
+	stopErr   error
+	stopReq   chan struct{} // closed when a client asks for SHUTDOWN
+	stopAsk   sync.Once
+	save      saver
+	metrics   *metricsServer
 }
 
 // listener is a listening socket.
@@ -109,6 +114,9 @@ func New(o Options) (*Server, error) {
 		listeners: make(map[int32]*listener), usePipes: o.Pipes || !haveLoops,
 		boundedByMemory: !o.Engine.Capabilities().Durable, started: time.Now(), runID: randomID(), stopReq: make(chan struct{}),
 	}
+	if m, ok := o.Engine.(interface{ Memory() int64 }); ok {
+		srv.dataBytes = m.Memory
+	}
 	space, err := keyspace.Open(o.Engine, int(o.Config.Int("databases")))
 	if err != nil {
 		return nil, err
@@ -118,6 +126,7 @@ func New(o Options) (*Server, error) {
 	})
 	srv.buildTable()
 	srv.stats.init(srv.table)
+	srv.initFigures()
 	srv.clients.init()
 	if err := srv.watchSettings(); err != nil {
 		return nil, err
@@ -157,12 +166,18 @@ func (srv *Server) listen() error {
 		for _, host := range strings.Fields(srv.cfg.Str("bind")) {
 			optional := strings.HasPrefix(host, "-")
 			host = strings.TrimPrefix(host, "-")
-			if host == "*" {
-				host = "0.0.0.0"
-			} else if host == "::*" {
-				host = "::"
+			// Each address gets a socket for its own family, or the one for
+			// all of IPv6 would take the port of all of IPv4.
+			network := "tcp"
+			switch ip := net.ParseIP(host); {
+			case host == "*":
+				host, network = "0.0.0.0", "tcp4"
+			case host == "::*":
+				host, network = "::", "tcp6"
+			case ip != nil && ip.To4() == nil:
+				network = "tcp6"
 			}
-			ln, err := net.Listen("tcp", net.JoinHostPort(host, strconv.FormatInt(port, 10)))
+			ln, err := net.Listen(network, net.JoinHostPort(host, strconv.FormatInt(port, 10)))
 			if err != nil {
 				if optional {
 					srv.log.Debug("skipping an optional address", "addr", host, "err", err)
@@ -230,6 +245,7 @@ func (srv *Server) Start() error {
 	}()
 	go srv.sample(ctx)
 	if srv.usePipes {
+		go srv.tickPipes(ctx)
 		for _, l := range srv.lns {
 			go srv.acceptPipes(l)
 		}
@@ -256,17 +272,19 @@ func (srv *Server) acceptPipes(l *listener) {
 	for {
 		conn, err := l.ln.Accept()
 		if err != nil {
-			if !errors.Is(err, net.ErrClosed) {
-				srv.log.Error("accepting a connection failed", "err", err)
+			if errors.Is(err, net.ErrClosed) {
+				return
 			}
-			return
+			srv.log.Error("accepting a connection failed", "err", err)
+			time.Sleep(tickEvery) // most likely there are no descriptors left
+			continue
 		}
 		if text := srv.admit(conn.RemoteAddr().String(), l.unix); text != "" {
 			fmt.Fprintf(conn, "-%s\r\n", text)
 			conn.Close()
 			continue
 		}
-		go srv.servePipe(conn, l.unix)
+		go srv.newPipe(conn, l).serve()
 	}
 }
 
@@ -282,6 +300,7 @@ func (srv *Server) Shutdown(ctx context.Context) error {
 }
 
 func (srv *Server) shutdown(ctx context.Context) error {
+	srv.draining.Store(true)
 	srv.pause.end()
 	if srv.usePipes {
 		for _, l := range srv.lns {
@@ -289,6 +308,7 @@ func (srv *Server) shutdown(ctx context.Context) error {
 		}
 	}
 	srv.drainLoops()
+	srv.eachPipe(func(*pipe) {}) // each has now seen that it must drain
 	finished := make(chan struct{})
 	go func() { srv.workers.Wait(); close(finished) }()
 	select {
@@ -301,13 +321,7 @@ func (srv *Server) shutdown(ctx context.Context) error {
 		deadline = time.Now().Add(5 * time.Second)
 	}
 	srv.stopLoops(deadline)
-	srv.pipes.Range(func(v, _ any) bool {
-		p := v.(*pipe)
-		p.mu.Lock()
-		p.close()
-		p.mu.Unlock()
-		return true
-	})
+	srv.stopPipes(deadline)
 	if srv.bgStop != nil {
 		srv.bgStop()
 		<-srv.bgDone

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,6 +45,7 @@ type session struct {
 	// more is parsed until it is resumed.
 	waiting  bool
 	paused   bool
+	stalled  bool // unparsed commands wait until the client takes its replies
 	closing  bool // close once everything is sent
 	closed   bool
 	deferred *deferred
@@ -58,6 +60,7 @@ type session struct {
 	noTouch       bool
 	replies       replyMode
 	monitor       bool
+	feed          *monitorQueue // while it monitors
 
 	// What CLIENT LIST tells.
 	created   time.Time
@@ -66,12 +69,13 @@ type session struct {
 	addr      string
 	laddr     string
 	unix      bool
-	argvMem   int
+	fd        int
 	netIn     int64
 	netOut    int64
 	commands  int64
-	bufPeak   int
+	bufPeak   int // largest query buffer of late, and when it was forgotten last
 	peakAt    time.Time
+	outPeak   int       // largest output of late
 	softSince time.Time // since when the output is above its soft limit
 
 	scratch wire.Writer // where replies go that the client does not want
@@ -94,6 +98,12 @@ const (
 	replySkip     // the present command is the one to skip
 )
 
+const (
+	readSize   = 64 << 10 // the most that is read at once
+	tickEvery  = time.Second
+	pausedRead = 32 << 20 // replies a client may leave unread before its commands wait
+)
+
 // carrier moves a session's bytes.
 type carrier interface {
 	// post runs f on the carrier with the session's mu held, soon; it may be
@@ -101,49 +111,146 @@ type carrier interface {
 	post(f func())
 	// interest tells the carrier that s.waiting has changed.
 	interest()
+	// shut closes the connection at once, whatever it still had to send, and
+	// returns when that is done. It may be called from any goroutine that is no
+	// carrier's and holds no session's mu.
+	shut()
 }
 
 // turn is what sessions share that are carried together.
 type turn struct {
 	batch *executor.Batch
 	stats *loopStats
-	now   time.Time // of this turn; refreshed after long commands
+	now   time.Time     // of this turn
+	mono  time.Duration // when the last command ended, since the server's start
+	// The commands of one session that were parsed ahead.
+	ahead []parsed
+	args  [][]byte
 	// workers are the calls to be handed to workers after the commit.
 	workers []func()
+}
+
+// ahead is how many commands of a pipeline are parsed before the first of them
+// is run, so that the engine can fetch their rows together.
+const ahead = 32
+
+// parsed is a command of a pipeline that has not been run yet.
+type parsed struct {
+	cmd      *command.Command
+	from, to int // its arguments in turn.args
+	end      int // offset of the byte behind it
 }
 
 // process parses and runs the commands in data, and returns how many bytes it
 // took. It stops at an incomplete command, and when the session must wait.
 func (s *session) process(data []byte) (taken int) {
+	s.in.MaxBulk = s.srv.maxBulk.Load()
 	for taken < len(data) && !s.waiting && !s.closing {
-		args, n, err := s.in.Next(data[taken:])
-		if err != nil {
-			s.srv.log.Debug("protocol error", "client", s.id, "addr", s.addr, "err", err)
-			s.answers++
-			s.out.Error(err.Error())
-			s.closing = true
-			return len(data)
-		}
-		if n == 0 {
+		if s.stalled = s.stall(); s.stalled {
 			break
 		}
-		if len(args) > 0 && !s.dispatch(args) {
-			return taken // paused before it began: it is parsed again later
+		n := s.round(data[taken:])
+		if n == 0 {
+			break
 		}
 		taken += n
 	}
 	return taken
 }
 
+// stall says that no more commands are run just now: the client has too many
+// replies to read first, or the server shuts down.
+func (s *session) stall() bool { return s.pending() >= pausedRead || s.srv.draining.Load() }
+
+// round parses some commands and runs them.
+func (s *session) round(data []byte) (taken int) {
+	t := s.work
+	t.ahead, t.args = t.ahead[:0], t.args[:0]
+	limit := ahead
+	s.in.Authenticated = !s.mustAuthenticate()
+	if !s.in.Authenticated {
+		limit = 1 // AUTH changes what may follow it
+	}
+	at := 0
+	var malformed error
+	for len(t.ahead) < limit && at < len(data) {
+		args, n, err := s.in.Next(data[at:])
+		if err != nil {
+			malformed = err
+			break
+		}
+		if n == 0 {
+			break
+		}
+		at += n
+		p := parsed{from: len(t.args), end: at}
+		if len(args) > 0 {
+			p.cmd = s.srv.table.Find(args)
+			t.args = append(t.args, args...)
+		}
+		p.to = len(t.args)
+		t.ahead = append(t.ahead, p)
+	}
+	if len(t.ahead) > 1 {
+		s.prefetch()
+	}
+	t.mono = time.Since(s.srv.started)
+	for i := range t.ahead {
+		p := &t.ahead[i]
+		if p.from < p.to && !s.dispatch(p.cmd, t.args[p.from:p.to:p.to]) {
+			s.in.Reset()
+			return taken // paused before it began: it is parsed again later
+		}
+		taken = p.end
+		if s.waiting || s.closing || i < len(t.ahead)-1 && s.stall() {
+			s.in.Reset()
+			return taken
+		}
+	}
+	if malformed != nil {
+		s.srv.log.Debug("protocol error", "client", s.id, "addr", s.addr, "err", malformed)
+		if s.replies == replyOn {
+			s.answers++
+			s.out.Error(malformed.Error())
+		}
+		s.closing = true
+		return len(data)
+	}
+	if taken > keepBuffer {
+		// An idle client, or the loop, would keep a large command in memory.
+		s.in.Forget()
+		clear(t.args)
+		s.call.Args = nil
+	}
+	return taken
+}
+
+// prefetch tells the engine which rows the parsed commands will read.
+func (s *session) prefetch() {
+	t := s.work
+	for _, p := range t.ahead {
+		if p.cmd != nil && p.cmd.Run != nil {
+			t.batch.Prefetch(p.cmd, t.args[p.from:p.to], s.db)
+		}
+	}
+	t.batch.Fetch()
+}
+
 // dispatch runs one command. It says false when the session is paused and the
 // command must be presented again.
-func (s *session) dispatch(args [][]byte) bool {
+func (s *session) dispatch(cmd *command.Command, args [][]byte) bool {
 	srv := s.srv
-	cmd := srv.table.Find(args)
-	if srv.pause.active.Load() && srv.pause.holds(cmd, s) {
+	refused := s.refuse(cmd, args)
+	if refused == nil && srv.pause.active.Load() && srv.pause.holds(cmd) {
 		s.waiting, s.paused = true, true
 		srv.pause.add(s)
 		return false
+	}
+	s.lastCmd = cmd
+	if cmd == nil && foreign(args[0]) {
+		srv.log.Warn("closing a client that speaks HTTP: somebody may be using a browser to attack this server", "addr", s.addr)
+		s.closing = true
+		return true
 	}
 	switch s.replies {
 	case replySkipNext:
@@ -152,27 +259,22 @@ func (s *session) dispatch(args [][]byte) bool {
 		s.replies = replyOn
 	}
 	w := &s.out
-	if s.replies != replyOn {
+	if s.replies == replyOff || s.replies == replySkip {
 		w = s.discard()
 	} else {
 		s.answers++
 	}
 	s.commands++
-	if err := s.refuse(cmd, args); err != nil {
+	if refused != nil {
 		s.work.stats.reject(cmd)
-		srv.errors.count(err)
-		w.Error(command.Text(err))
+		srv.errors.count(refused)
+		w.Error(command.Text(refused))
 		return true
-	}
-	s.lastCmd = cmd
-	if srv.monitors.Load() > 0 {
-		srv.feedMonitors(s, cmd, args)
 	}
 	if cmd.Run == nil {
 		s.local(cmd, args, w)
 		return true
 	}
-	start := time.Now()
 	c := &s.call
 	c.Cmd, c.Args, c.DB, c.Reply, c.NoTouch = cmd, args, s.db, w, s.noTouch
 	if !s.work.batch.Run(c) {
@@ -180,18 +282,40 @@ func (s *session) dispatch(args [][]byte) bool {
 		return true
 	}
 	s.wait, s.own = max(s.wait, c.Wait), s.own || c.Own
-	s.finished(cmd, args, time.Since(start), c.Failed, w)
+	s.finished(cmd, args, s.work.lap(srv.started), c.Failed, w)
 	return true
 }
 
+// lap returns the time since the last lap, which is what a command took: the
+// end of one is the start of the next.
+func (t *turn) lap(base time.Time) time.Duration {
+	now := time.Since(base)
+	took := now - t.mono
+	t.mono = now
+	return took
+}
+
 func (s *session) discard() *wire.Writer {
+	if cap(s.scratch.Buf) > keepBuffer {
+		s.scratch.Buf = nil
+	}
 	s.scratch.Buf, s.scratch.Proto = s.scratch.Buf[:0], s.out.Proto
 	return &s.scratch
+}
+
+// foreign recognises a web browser that was made to talk to this server: such
+// a connection is closed, so that the body of its request is not taken for
+// commands.
+func foreign(name []byte) bool {
+	return strings.EqualFold(string(name), "post") || strings.EqualFold(string(name), "host:")
 }
 
 // finished records a command that was run.
 func (s *session) finished(cmd *command.Command, args [][]byte, took time.Duration, failed bool, w *wire.Writer) {
 	s.work.stats.record(cmd, took, failed)
+	if s.srv.monitors.Load() > 0 {
+		s.srv.feedMonitors(s, cmd, args)
+	}
 	if failed {
 		s.srv.errors.countReply(w.Buf)
 	}
@@ -199,7 +323,7 @@ func (s *session) finished(cmd *command.Command, args [][]byte, took time.Durati
 		s.srv.slow.add(s, args, took, s.work.now)
 	}
 	if lat := s.srv.latency.threshold(); lat > 0 && took >= lat {
-		s.srv.latency.note("command", took, s.work.now)
+		s.srv.latency.note(latencyEvent(cmd), took, s.work.now)
 	}
 }
 
@@ -214,7 +338,7 @@ func (s *session) refuse(cmd *command.Command, args [][]byte) error {
 	if !cmd.ArityOK(len(args)) {
 		return command.ArityError(cmd.FullName)
 	}
-	if !s.authenticated && cmd.Flags&command.NoAuth == 0 {
+	if cmd.Flags&command.NoAuth == 0 && s.mustAuthenticate() {
 		return command.ErrNotAuth
 	}
 	if cmd.Flags&command.DenyOOM != 0 && s.srv.outOfMemory() {
@@ -228,6 +352,7 @@ type deferred struct {
 	cmd   *command.Command
 	args  [][]byte
 	reply wire.Writer
+	after func() // if set, run on the carrier when the reply is there
 }
 
 // defer_ hands a command to a worker once the turn's batch is committed. The
@@ -236,7 +361,10 @@ func (s *session) defer_(cmd *command.Command, args [][]byte, run func(*wire.Wri
 	d := &deferred{cmd: cmd, args: copyArgs(args), reply: wire.Writer{Proto: s.out.Proto}}
 	s.waiting, s.deferred = true, d
 	s.car.interest()
-	quiet := s.replies != replyOn
+	quiet := s.replies == replyOff || s.replies == replySkip
+	if !quiet {
+		s.answers-- // it is one of the turn in which its reply is there
+	}
 	db, noTouch := s.db, s.noTouch
 	s.srv.workers.Add(1)
 	s.work.workers = append(s.work.workers, func() {
@@ -256,10 +384,14 @@ func (s *session) defer_(cmd *command.Command, args [][]byte, run func(*wire.Wri
 		s.car.post(func() {
 			s.finished(cmd, d.args, took, failed, &d.reply)
 			if !quiet {
+				s.answers++
 				s.out.Buf = append(s.out.Buf, d.reply.Buf...)
 				s.wait = max(s.wait, ticket)
 			}
 			s.deferred = nil
+			if d.after != nil {
+				d.after()
+			}
 			s.resume()
 		})
 	})
@@ -267,10 +399,18 @@ func (s *session) defer_(cmd *command.Command, args [][]byte, run func(*wire.Wri
 
 // resume lets a waiting session go on with what it has already received.
 func (s *session) resume() {
-	s.waiting, s.paused = false, false
+	s.waiting, s.paused, s.stalled = false, false, false
 	n := s.process(s.buf)
 	s.keep(s.buf[n:])
 	s.car.interest()
+}
+
+// proceed goes on with commands that were left because the client had too many
+// replies to read.
+func (s *session) proceed() {
+	if !s.waiting {
+		s.resume()
+	}
 }
 
 // keep stores the bytes that were not parsed; rest may be part of s.buf.
@@ -287,6 +427,24 @@ func (s *session) keep(rest []byte) {
 	}
 	// A copy within s.buf moves bytes to its front.
 	s.buf = append(s.buf[:0], rest...)
+}
+
+// reserveAhead is how much memory the announcement of a large argument takes;
+// for more of it, more must have come.
+const reserveAhead = 1 << 20
+
+// reserve makes room for a large argument that is on its way.
+func (s *session) reserve() {
+	if s.buf != nil {
+		s.grow(min(s.in.Need(), max(reserveAhead, 2*len(s.buf))))
+	}
+}
+
+// grow makes room for n bytes in all.
+func (s *session) grow(n int) {
+	if n > cap(s.buf) {
+		s.buf = append(make([]byte, 0, n), s.buf...)
+	}
 }
 
 // settle ends the session's part of a turn whose commit got the ticket: its
@@ -339,6 +497,21 @@ func (s *session) release(durable engine.Ticket) {
 func (s *session) emptied() {
 	s.srv.bufs.put(s.out.Buf)
 	s.out.Buf, s.sent, s.released = nil, 0, 0
+}
+
+// compact moves what was not sent to the front of the buffer: a client that
+// always leaves a little unread would else make it grow without end. It must
+// not be called between the run of a command and its commit.
+func (s *session) compact() {
+	if s.sent < keepBuffer || s.sent < len(s.out.Buf)/2 {
+		return
+	}
+	s.out.Buf = s.out.Buf[:copy(s.out.Buf, s.out.Buf[s.sent:])]
+	s.released -= s.sent
+	for i := range s.holds {
+		s.holds[i].end -= s.sent
+	}
+	s.sent = 0
 }
 
 // pending is how many bytes of replies the client has not taken.

@@ -33,6 +33,7 @@ func (srv *Server) watchSettings() error {
 		"slowlog-log-slower-than", "slowlog-max-len")
 	apply(func() { srv.latency.set(time.Duration(c.Int("latency-monitor-threshold")) * time.Millisecond) },
 		"latency-monitor-threshold")
+	apply(func() { srv.stats.tracking.Store(c.Bool("latency-tracking")) }, "latency-tracking")
 	return nil
 }
 
@@ -40,5 +41,5 @@ func (srv *Server) watchSettings() error {
 // maxmemory bounds the data itself, which is on an engine without a disk.
 func (srv *Server) outOfMemory() bool {
 	limit := srv.maxMemory.Load()
-	return limit > 0 && srv.boundedByMemory && srv.eng.Stats().MemoryBytes > limit
+	return limit > 0 && srv.dataBytes != nil && srv.dataBytes() > limit
 }

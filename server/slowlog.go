@@ -1,9 +1,13 @@
 package server
 
 import (
+	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"redoubt/config"
 )
 
 // slowlog keeps the newest commands that took long.
@@ -27,9 +31,9 @@ type slowEntry struct {
 // set applies slowlog-log-slower-than (microseconds, negative is off) and
 // slowlog-max-len.
 func (l *slowlog) set(micros int64, maxLen int) {
-	nanos := micros * 1000
-	if micros < 0 {
-		nanos = 1<<63 - 1
+	nanos := int64(1<<63 - 1)
+	if micros >= 0 && micros < nanos/1000 {
+		nanos = micros * 1000
 	}
 	l.limit.Store(nanos)
 	l.mu.Lock()
@@ -42,7 +46,8 @@ func (l *slowlog) threshold() time.Duration { return time.Duration(l.limit.Load(
 
 func (l *slowlog) trim() {
 	if over := len(l.list) - l.max; over > 0 {
-		l.list = append([]slowEntry(nil), l.list[over:]...)
+		clear(l.list[:over]) // they stay in the array until append moves the rest
+		l.list = l.list[over:]
 	}
 }
 
@@ -54,7 +59,7 @@ const (
 
 // add notes a command. Long ones are abridged as Redis does.
 func (l *slowlog) add(s *session, args [][]byte, took time.Duration, now time.Time) {
-	e := slowEntry{at: now, took: took, addr: s.addr, client: s.name, args: abridge(args)}
+	e := slowEntry{at: now, took: took, addr: s.addr, client: s.name, args: abridge(redact(s.srv.cfg, args))}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.max == 0 {
@@ -64,4 +69,101 @@ func (l *slowlog) add(s *session, args [][]byte, took time.Duration, now time.Ti
 	l.next++
 	l.list = append(l.list, e)
 	l.trim()
+}
+
+// newest returns up to n entries, the newest first; all when n is negative.
+func (l *slowlog) newest(n int64) []slowEntry {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n < 0 || n > int64(len(l.list)) {
+		n = int64(len(l.list))
+	}
+	out := make([]slowEntry, n)
+	for i := range out {
+		out[i] = l.list[len(l.list)-1-i]
+	}
+	return out
+}
+
+func (l *slowlog) len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.list)
+}
+
+func (l *slowlog) reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.list = nil
+}
+
+// abridge copies the start of a command.
+func abridge(args [][]byte) [][]byte {
+	n := min(len(args), slowArgs)
+	out := make([][]byte, n)
+	for i := range out {
+		if i == slowArgs-1 && len(args) > slowArgs {
+			out[i] = fmt.Appendf(nil, "... (%d more arguments)", len(args)-slowArgs+1)
+			break
+		}
+		if a := args[i]; len(a) > slowArgLen {
+			out[i] = fmt.Appendf(nil, "%s... (%d more bytes)", a[:slowArgLen], len(a)-slowArgLen)
+		} else {
+			out[i] = append([]byte(nil), a...)
+		}
+	}
+	return out
+}
+
+var redactedText = []byte("(redacted)")
+
+// redact replaces passwords and the like in a command that others will see, in
+// the slow log and by MONITOR. It returns the same slice if there are none.
+func redact(cfg *config.Config, args [][]byte) [][]byte {
+	hidden := args
+	hide := func(from, to int) {
+		if from >= min(to, len(args)) {
+			return
+		}
+		if &hidden[0] == &args[0] {
+			hidden = append([][]byte(nil), args...)
+		}
+		for i := from; i < min(to, len(args)); i++ {
+			hidden[i] = redactedText
+		}
+	}
+	switch strings.ToLower(string(args[0][:min(len(args[0]), 16)])) {
+	case "auth":
+		hide(1, len(args))
+	case "hello":
+		for i := 2; i < len(args); i++ {
+			if isWord(args[i], "auth") {
+				hide(i+1, i+3)
+				break
+			}
+		}
+	case "config":
+		if len(args) > 2 && isWord(args[1], "set") {
+			for i := 2; i+1 < len(args); i += 2 {
+				if d := cfg.Lookup(string(args[i])); d != nil && d.Flags&config.Sensitive != 0 {
+					hide(i+1, i+2)
+				}
+			}
+		}
+	case "acl":
+		if len(args) > 2 && (isWord(args[1], "setuser") || isWord(args[1], "deluser") || isWord(args[1], "getuser")) {
+			hide(2, len(args))
+		}
+	case "migrate":
+		for i := 6; i < len(args); i++ {
+			if isWord(args[i], "auth") {
+				hide(i+1, i+2)
+			} else if isWord(args[i], "auth2") {
+				hide(i+1, i+3)
+			} else if isWord(args[i], "keys") {
+				break
+			}
+		}
+	}
+	return hidden
 }

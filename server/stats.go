@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"math/bits"
 	"strings"
 	"sync"
@@ -15,19 +16,29 @@ import (
 
 // stats are the server's figures.
 type stats struct {
-	table *command.Table
-	mu    sync.Mutex
-	loops []*loopStats
-	base  time.Time
+	table    *command.Table
+	tracking atomic.Bool // latency-tracking
 
+	mu     sync.Mutex
+	loops  []*loopStats
+	shared []*loopStats // those of connections that are carried by goroutines
+	next   int
+
+	// netIn and netOut are of sessions that have ended, minus what CONFIG
+	// RESETSTAT is to hide of those that have not.
 	connections, rejected, netIn, netOut atomic.Int64
+	lastIn, lastOut                      atomic.Int64 // what net returned last
 	queryLimit, outputLimit              atomic.Int64
-	opsPerSec                            atomic.Int64
+	rates                                rates
+	startMemory                          int64
+	peakMemory                           atomic.Int64
+	replID                               atomic.Pointer[string]
 }
 
 // loopStats belong to one loop.
 type loopStats struct {
-	cmds []cmdStats
+	tracking *atomic.Bool
+	cmds     []cmdStats
 }
 
 // cmdStats are the figures of one command.
@@ -36,36 +47,74 @@ type cmdStats struct {
 	hist                           atomic.Pointer[histogram]
 }
 
-// histogram counts durations in buckets of a quarter of a power of two, from a
-// nanosecond on.
-type histogram [4 * 64]atomic.Uint32
+// histogram counts durations in buckets that are an eighth of a power of two
+// wide, from a nanosecond to some minutes.
+type histogram [buckets]atomic.Uint64
+
+const (
+	octaves     = 40
+	octaveParts = 8
+	partBits    = 3
+	buckets     = octaves * octaveParts
+)
 
 func bucketOf(d time.Duration) int {
 	n := uint64(max(1, d))
 	exp := bits.Len64(n) - 1
-	if exp < 2 {
-		return 4 * exp
+	if exp >= octaves {
+		return buckets - 1
 	}
-	return 4*exp + int(n>>(exp-2)&3)
+	if exp < partBits {
+		return octaveParts*exp + int(n<<(partBits-exp))&(octaveParts-1)
+	}
+	return octaveParts*exp + int(n>>(exp-partBits))&(octaveParts-1)
 }
 
 // bucketTop is the largest duration of a bucket.
 func bucketTop(i int) time.Duration {
-	exp, quarter := i/4, uint64(i%4)
-	if exp < 2 {
-		return time.Duration(uint64(2)<<exp - 1)
+	exp, part := i/octaveParts, uint64(i%octaveParts)
+	if exp < partBits {
+		return time.Duration((octaveParts + part) >> (partBits - exp))
 	}
-	return time.Duration((5+quarter)<<(exp-2) - 1)
+	return time.Duration((octaveParts+part+1)<<(exp-partBits) - 1)
 }
 
-func (st *stats) init(t *command.Table) { st.table, st.base = t, time.Now() }
+func (st *stats) init(t *command.Table) {
+	st.table = t
+	st.newReplID()
+}
+
+// newReplID makes up another replication id.
+func (st *stats) newReplID() {
+	id := randomID()
+	st.replID.Store(&id)
+}
 
 func (st *stats) newLoop() *loopStats {
-	l := &loopStats{cmds: make([]cmdStats, len(st.table.All()))}
 	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.addLoop()
+}
+
+func (st *stats) addLoop() *loopStats {
+	l := &loopStats{tracking: &st.tracking, cmds: make([]cmdStats, len(st.table.All()))}
 	st.loops = append(st.loops, l)
-	st.mu.Unlock()
 	return l
+}
+
+// sharedLoops is how many counters the connections without a loop share: each
+// is as large as the table of commands, so they cannot have one each.
+const sharedLoops = 8
+
+// sharedLoop returns the counters for a connection that has no loop.
+func (st *stats) sharedLoop() *loopStats {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if len(st.shared) < sharedLoops {
+		st.shared = append(st.shared, st.addLoop())
+	}
+	st.next++
+	return st.shared[st.next%len(st.shared)]
 }
 
 // record counts a command that was run.
@@ -76,12 +125,21 @@ func (l *loopStats) record(cmd *command.Command, took time.Duration, failed bool
 	if failed {
 		c.failed.Add(1)
 	}
-	h := c.hist.Load()
-	if h == nil {
-		h = new(histogram)
-		c.hist.Store(h)
+	if l.tracking.Load() {
+		h := c.hist.Load()
+		if h == nil {
+			h = c.newHistogram()
+		}
+		h[bucketOf(took)].Add(1)
 	}
-	h[bucketOf(took)].Add(1)
+}
+
+func (c *cmdStats) newHistogram() *histogram {
+	c.hist.CompareAndSwap(nil, new(histogram))
+	if h := c.hist.Load(); h != nil {
+		return h
+	}
+	return new(histogram) // reset at this very moment
 }
 
 // reject counts a command that was refused before it ran.
@@ -94,7 +152,8 @@ func (l *loopStats) reject(cmd *command.Command) {
 // commandStats is the sum over all loops.
 type commandStats struct {
 	calls, nanos, failed, rejected int64
-	hist                           [4 * 64]uint64
+	timed                          uint64 // how many are in hist
+	hist                           [buckets]uint64
 }
 
 // command adds up one command's figures.
@@ -107,11 +166,42 @@ func (st *stats) command(cmd *command.Command) (sum commandStats) {
 		sum.rejected += c.rejected.Load()
 		if h := c.hist.Load(); h != nil {
 			for i := range h {
-				sum.hist[i] += uint64(h[i].Load())
+				n := h[i].Load()
+				sum.hist[i] += n
+				sum.timed += n
 			}
 		}
 	}
 	return sum
+}
+
+// each visits the figures of all commands that were called or refused.
+func (st *stats) each(visit func(*command.Command, *commandStats)) {
+	for _, cmd := range st.table.All() {
+		if s := st.command(cmd); s.calls != 0 || s.rejected != 0 || s.failed != 0 || s.timed != 0 {
+			visit(cmd, &s)
+		}
+	}
+}
+
+// percentile is the duration that so many of 100 commands did not exceed.
+func (s *commandStats) percentile(p float64) time.Duration {
+	want := max(1, uint64(p/100*float64(s.timed)+0.5))
+	var seen uint64
+	for i, n := range s.hist {
+		if seen += n; n > 0 && seen >= want {
+			return bucketTop(i)
+		}
+	}
+	return 0
+}
+
+// upTo is how many commands took less than 2^exp nanoseconds.
+func (s *commandStats) upTo(exp int) (n uint64) {
+	for _, c := range s.hist[:min(buckets, octaveParts*exp)] {
+		n += c
+	}
+	return n
 }
 
 func (st *stats) snapshot() []*loopStats {
@@ -120,14 +210,70 @@ func (st *stats) snapshot() []*loopStats {
 	return st.loops
 }
 
-// calls is how many commands were run in all.
-func (st *stats) calls() (n int64) {
+// calls is how many commands were run in all, and for how long.
+func (st *stats) calls() (n, nanos int64) {
 	for _, l := range st.snapshot() {
 		for i := range l.cmds {
-			n += l.cmds[i].calls.Load()
+			if c := l.cmds[i].calls.Load(); c > 0 {
+				n += c
+				nanos += l.cmds[i].nanos.Load()
+			}
 		}
 	}
-	return n
+	return n, nanos
+}
+
+// net is how many bytes came in and went out, live sessions included. A session
+// that ends meanwhile may be missed; the figures never go down for that.
+func (srv *Server) net() (in, out int64) {
+	st := &srv.stats
+	in, out = st.netIn.Load(), st.netOut.Load()
+	for _, s := range srv.clients.list() {
+		s.mu.Lock()
+		if !s.closed { // else it is counted already
+			in, out = in+s.netIn, out+s.netOut
+		}
+		s.mu.Unlock()
+	}
+	return raise(&st.lastIn, in), raise(&st.lastOut, out)
+}
+
+// raise makes n at least v and returns it.
+func raise(n *atomic.Int64, v int64) int64 {
+	for {
+		old := n.Load()
+		if old >= v {
+			return old
+		}
+		if n.CompareAndSwap(old, v) {
+			return v
+		}
+	}
+}
+
+// resetStats is CONFIG RESETSTAT.
+func (srv *Server) resetStats() {
+	st := &srv.stats
+	for _, l := range st.snapshot() {
+		for i := range l.cmds {
+			c := &l.cmds[i]
+			c.calls.Store(0)
+			c.nanos.Store(0)
+			c.failed.Store(0)
+			c.rejected.Store(0)
+			c.hist.Store(nil)
+		}
+	}
+	in, out := srv.net()
+	st.netIn.Add(-in)
+	st.netOut.Add(-out)
+	for _, n := range []*atomic.Int64{
+		&st.connections, &st.rejected, &st.lastIn, &st.lastOut, &st.queryLimit, &st.outputLimit,
+		&srv.exec.Stats.Hits, &srv.exec.Stats.Misses, &srv.exec.Stats.Expired,
+	} {
+		n.Store(0)
+	}
+	srv.errors.reset()
 }
 
 // errorStats count error replies by their code.
@@ -139,17 +285,25 @@ type errorStats struct {
 
 func (e *errorStats) count(err error) { e.add(command.Text(err)) }
 
-// countReply counts the error at the end of a reply buffer.
+// countReply counts the error at the end of a reply buffer. Every reply ends
+// with a line break and an error holds no other, so it begins behind the one
+// before.
 func (e *errorStats) countReply(buf []byte) {
-	if i := strings.LastIndexByte(strings.TrimSuffix(string(buf[max(0, len(buf)-512):]), "\r\n"), '-'); i >= 0 {
-		e.add(string(buf[max(0, len(buf)-512):][i+1:]))
+	line := bytes.TrimSuffix(buf, []byte("\r\n"))
+	line = line[bytes.LastIndexByte(line, '\n')+1:]
+	if len(line) > 0 && line[0] == '-' {
+		e.add(string(line[1:]))
 	}
 }
 
+// maxErrorCodes bounds what errors that come from scripts can do to INFO.
 const maxErrorCodes = 128
 
 func (e *errorStats) add(text string) {
-	code, _, _ := strings.Cut(text, " ")
+	code, _, ok := strings.Cut(text[:min(len(text), 32)], " ")
+	if !ok {
+		code = "ERR"
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.total++
@@ -159,4 +313,21 @@ func (e *errorStats) add(text string) {
 	if _, known := e.codes[code]; known || len(e.codes) < maxErrorCodes {
 		e.codes[code]++
 	}
+}
+
+func (e *errorStats) reset() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.total, e.codes = 0, nil
+}
+
+// counts returns a copy of the figures.
+func (e *errorStats) counts() (total int64, codes map[string]int64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	codes = make(map[string]int64, len(e.codes))
+	for c, n := range e.codes {
+		codes[c] = n
+	}
+	return e.total, codes
 }

@@ -4,6 +4,7 @@ package wire
 
 import (
 	"bytes"
+	"math"
 	"strconv"
 
 	"redoubt/number"
@@ -79,10 +80,11 @@ func (r *Reader) Next(in []byte) (args [][]byte, taken int, err error) {
 			}
 			if in[r.at] != '$' {
 				// The check of Redis needs the whole line first.
-				if _, next, err := r.header(in, r.at, "", "too big bulk count string"); err == nil && next == 0 {
-					return nil, 0, nil
+				whole, err := r.line(in, r.at, "too big bulk count string")
+				if err != nil || whole == 0 {
+					return nil, 0, err
 				}
-				return nil, 0, ProtocolError("expected '$', got '" + printable(in[r.at]) + "'")
+				return nil, 0, ProtocolError("expected '$', got '" + string(in[r.at:r.at+1]) + "'")
 			}
 			n, next, err := r.header(in, r.at, "invalid bulk length", "too big bulk count string")
 			if err != nil || next == 0 {
@@ -96,7 +98,7 @@ func (r *Reader) Next(in []byte) (args [][]byte, taken int, err error) {
 			}
 			r.at, r.bulk = next, int(n)
 		}
-		if len(in)-r.at < r.bulk+2 {
+		if len(in)-r.at-2 < r.bulk { // this way round: bulk+2 may overflow
 			return nil, 0, nil
 		}
 		r.bounds = append(r.bounds, r.at, r.at+r.bulk)
@@ -112,6 +114,9 @@ func (r *Reader) Next(in []byte) (args [][]byte, taken int, err error) {
 	return r.args, r.at, nil
 }
 
+// Reset forgets an unfinished frame: the caller will present earlier bytes.
+func (r *Reader) Reset() { r.want = 0 }
+
 // Need says how many bytes the frame in progress takes at least, counted from
 // its first byte; zero when none is in progress. The carrier sizes its buffer
 // by it when a large argument is on its way.
@@ -119,7 +124,19 @@ func (r *Reader) Need() int {
 	if r.want == 0 || r.bulk < maxBigArgPending {
 		return 0
 	}
-	return r.at + r.bulk + 2
+	return r.at + min(r.bulk, math.MaxInt-r.at-2) + 2
+}
+
+// Forget lets go of the last command's arguments, which else keep the caller's
+// buffer from the collector, and of the memory of an unusually long one.
+func (r *Reader) Forget() {
+	clear(r.args[:cap(r.args)])
+	if cap(r.args) > maxArgsPrealloc {
+		r.args = nil
+	}
+	if cap(r.bounds) > 2*maxArgsPrealloc && r.want == 0 {
+		r.bounds = nil
+	}
 }
 
 // shed gives back the memory of an unusually long command.
@@ -135,25 +152,32 @@ func (r *Reader) shed() {
 // header parses a line of one kind byte and a decimal number at in[at]. next
 // is the offset behind the line, or 0 if the line is not whole yet.
 func (r *Reader) header(in []byte, at int, bad, long string) (n int64, next int, err error) {
-	// The common case: one or two digits.
+	// The common case: one digit.
 	if rest := in[at:]; len(rest) >= 4 && rest[2] == '\r' && rest[1]-'0' < 10 {
 		return int64(rest[1] - '0'), at + 4, nil
 	}
-	end := bytes.IndexByte(in[at:min(len(in), at+maxInline+1)], '\r')
-	if end < 0 {
-		if len(in)-at > maxInline {
-			return 0, 0, ProtocolError(long)
-		}
-		return 0, 0, nil
+	next, err = r.line(in, at, long)
+	if err != nil || next == 0 {
+		return 0, 0, err
 	}
-	if len(in) < at+end+2 { // Redis waits for the \n as well, whatever it is
-		return 0, 0, nil
-	}
-	n, ok := number.ParseInt(in[at+1 : at+end])
+	n, ok := number.ParseInt(in[at+1 : max(at+1, next-2)])
 	if !ok {
 		return 0, 0, ProtocolError(bad)
 	}
-	return n, at + end + 2, nil
+	return n, next, nil
+}
+
+// line returns the offset behind the line that begins at in[at], 0 if it is
+// not whole yet.
+func (r *Reader) line(in []byte, at int, long string) (next int, err error) {
+	end := bytes.IndexByte(in[at:min(len(in), at+maxInline+1)], '\r')
+	switch {
+	case end < 0 && len(in)-at > maxInline:
+		return 0, ProtocolError(long)
+	case end < 0 || len(in) < at+end+2: // Redis waits for the \n as well, whatever it is
+		return 0, nil
+	}
+	return at + end + 2, nil
 }
 
 // inline parses a command written as one line of words.
@@ -174,11 +198,6 @@ func (r *Reader) inline(in []byte) ([][]byte, int, error) {
 		return nil, 0, ProtocolError("unbalanced quotes in request")
 	}
 	return words, end + 1, nil
-}
-
-// printable renders one byte as it stands in Redis's message.
-func printable(c byte) string {
-	return string(rune(c))
 }
 
 // SplitWords splits a line into words as Redis's configuration file and inline

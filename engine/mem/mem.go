@@ -56,6 +56,7 @@ type Engine struct {
 	newest atomic.Uint64  // the newest open snapshot's number + 1; 0 if none
 	trail  []*row
 	closed atomic.Bool
+	views  sync.Pool
 }
 
 type shard struct {
@@ -99,7 +100,10 @@ const latest = ^uint64(0)
 
 // New returns an empty store.
 func New() *Engine {
-	return &Engine{seed: maphash.MakeSeed(), counters: make(map[string]int64), snaps: make(map[uint64]int)}
+	return &Engine{
+		seed: maphash.MakeSeed(), counters: make(map[string]int64), snaps: make(map[uint64]int),
+		views: sync.Pool{New: func() any { return new(view) }},
+	}
 }
 
 func (e *Engine) shardOf(hash uint64) *shard { return &e.shards[hash>>56] }
@@ -114,17 +118,31 @@ func partOf(key []byte) int {
 	return int(key[0])<<8 | int(key[1])
 }
 
-// Begin returns the engine itself: a view reads the latest state.
+// Begin opens a view, which reads the latest state.
 func (e *Engine) Begin() (engine.View, error) {
 	if e.closed.Load() {
 		return nil, engine.ErrClosed
 	}
-	return view{e}, nil
+	v := e.views.Get().(*view)
+	v.Engine = e
+	return v, nil
 }
 
-type view struct{ *Engine }
+// view is the engine with room to work in.
+type view struct {
+	*Engine
+	hashes  []uint64
+	found   []*row
+	touched byte // what Prefetch read, so that it is read
+}
 
-func (view) Close() {}
+func (v *view) Close() {
+	clear(v.found)
+	v.views.Put(v)
+}
+
+// Memory is how many bytes the rows take.
+func (e *Engine) Memory() int64 { return e.bytes.Load() }
 
 // Get implements engine.Reader.
 func (e *Engine) Get(key, dst []byte) ([]byte, bool, error) { return e.get(key, dst, latest) }
@@ -163,6 +181,46 @@ func (e *Engine) getMany(keys [][]byte, visit func(int, []byte, bool) error, seq
 		buf = v
 	}
 	return nil
+}
+
+// Prefetch brings rows into the processor's cache. The look-up of a row is a
+// chain of a few cache misses; here the misses of many rows overlap, since
+// nothing in a pass depends on what the pass found for another row. Hence all
+// locks are taken before it: an atomic operation in between would make the
+// processor wait for what is under way.
+func (v *view) Prefetch(keys [][]byte) {
+	v.hashes = v.hashes[:0]
+	var locked [shards]bool
+	for _, k := range keys {
+		h := maphash.Bytes(v.seed, k)
+		v.hashes = append(v.hashes, h)
+		locked[h>>56] = true
+	}
+	for i := range locked {
+		if locked[i] {
+			v.shards[i].mu.RLock()
+		}
+	}
+	v.found = v.found[:0]
+	for _, h := range v.hashes {
+		if t := &v.shardOf(h).rows; len(t.slots) > 0 {
+			if s := &t.slots[t.place(h)]; s.row != nil {
+				v.found = append(v.found, s.row)
+			}
+		}
+	}
+	sum := byte(0)
+	for _, r := range v.found {
+		if len(r.key) > 0 {
+			sum += r.key[len(r.key)-1]
+		}
+	}
+	v.touched += sum
+	for i := range locked {
+		if locked[i] {
+			v.shards[i].mu.RUnlock()
+		}
+	}
 }
 
 // Commit implements engine.View.

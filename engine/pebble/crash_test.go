@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"redoubt/engine/enginetest"
 )
@@ -20,7 +21,7 @@ type crash struct {
 // runUntilCrashes runs writers and takes crashes at random moments. unsynced
 // says how much of the data that was not synced each of them keeps, in percent.
 func runUntilCrashes(t *testing.T, rng *rand.Rand, fs *vfs.MemFS, l *ledger, e *Engine, unsynced func() int) []crash {
-	const commits = 120
+	const commits = 80
 	var mu sync.Mutex
 	var crashes []crash
 	take := func() {
@@ -30,9 +31,10 @@ func runUntilCrashes(t *testing.T, rng *rand.Rand, fs *vfs.MemFS, l *ledger, e *
 		crashes = append(crashes, crash{fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: unsynced(), RNG: rng}), acked})
 	}
 	var wg sync.WaitGroup
+	seed := rng.Uint64()
 	for w := range writers {
-		own := rand.New(rand.NewPCG(rng.Uint64(), 0))
-		at := map[int]bool{own.IntN(commits): true, own.IntN(commits): true}
+		own := rand.New(rand.NewPCG(seed, uint64(w)))
+		at := own.IntN(commits)
 		wg.Go(func() {
 			for i := range commits {
 				ballast := own.IntN(100)
@@ -48,7 +50,7 @@ func runUntilCrashes(t *testing.T, rng *rand.Rand, fs *vfs.MemFS, l *ledger, e *
 						t.Error(err)
 					}
 				}
-				if at[i] {
+				if i == at {
 					take()
 				}
 			}
@@ -59,38 +61,28 @@ func runUntilCrashes(t *testing.T, rng *rand.Rand, fs *vfs.MemFS, l *ledger, e *
 	return crashes
 }
 
-// reopenAfter opens the store of a crash, checks it, and crashes it again while
-// it is being opened and closed: recovery itself must be safe to interrupt.
+// reopenAfter opens the store of a crash, checks it, and crashes it again at
+// some of the writes that opening and closing make: recovery itself must be
+// safe to interrupt. The copies are taken between operations, by the injector
+// of a file system that injects no errors.
 func reopenAfter(t *testing.T, rng *rand.Rand, l *ledger, c crash, fsync FsyncPolicy, unsynced func() int) (at [writers]int) {
 	t.Helper()
-	stop, done := make(chan struct{}), make(chan []*vfs.MemFS)
-	seed := rng.Uint64()
-	percent := unsynced()
-	go func() {
-		own := rand.New(rand.NewPCG(seed, 0))
-		var again []*vfs.MemFS
-		for len(again) < 3 {
-			select {
-			case <-stop:
-				done <- again
-				return
-			default:
-				clone := c.fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: own})
-				if own.IntN(20) == 0 {
-					again = append(again, clone)
-				}
-			}
+	var mu sync.Mutex
+	var again []*vfs.MemFS
+	hooked := errorfs.Wrap(c.fs, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if op.Kind.ReadOrWrite() == errorfs.OpIsWrite && op.Kind != errorfs.OpLock && len(again) < 3 && rng.IntN(25) == 0 {
+			again = append(again, c.fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: unsynced(), RNG: rng}))
 		}
-		<-stop
-		done <- again
-	}()
-	e := mustOpen(t, Options{Dir: "/data/store", FS: c.fs, Memory: minMemory, Fsync: fsync})
+		return nil
+	}))
+	e := mustOpen(t, Options{Dir: "/data/store", FS: hooked, Memory: minMemory, Fsync: fsync})
 	at = l.check(t, e, c.acked)
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
 	}
-	close(stop)
-	for _, fs := range <-done {
+	for _, fs := range again {
 		e := mustOpen(t, Options{Dir: "/data/store", FS: fs, Memory: minMemory, Fsync: fsync})
 		l.check(t, e, c.acked)
 		if err := e.Close(); err != nil {
@@ -106,7 +98,7 @@ func testCrashes(t *testing.T, fsync FsyncPolicy, keepsAcked bool, unsynced func
 	percent := func() int { return unsynced(rng) }
 	fs := vfs.NewCrashableMem()
 	l := &ledger{}
-	for range 3 {
+	for range 2 {
 		e := mustOpen(t, Options{Dir: "/data/store", FS: fs, Memory: minMemory, Fsync: fsync})
 		crashes := runUntilCrashes(t, rng, fs, l, e, percent)
 		if err := e.Close(); err != nil {
@@ -203,4 +195,22 @@ func TestSetFsync(t *testing.T) {
 	}
 	step()
 	survives("no again", second)
+}
+
+// snapFS returns a file system that adds a copy of mem, as a power cut would
+// leave it, before the nth writing operation.
+func snapFS(mem *vfs.MemFS, n int, copies *[]*vfs.MemFS) vfs.FS {
+	var mu sync.Mutex
+	return errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
+			if n--; n == -1 {
+				rng := rand.New(rand.NewPCG(1, 2))
+				*copies = append(*copies, mem.CrashClone(vfs.CrashCloneCfg{}),
+					mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: rng}))
+			}
+		}
+		return nil
+	}))
 }

@@ -4,8 +4,9 @@ package pebble
 //
 // Pebble treats a failed write of its WAL or MANIFEST as the end of the
 // process: it calls Logger.Fatalf, and where that returns it panics with its
-// commit mutex held. A database that can still answer reads should not die, so
-// Pebble never sees such an error. diskFS sees it first, and then:
+// commit mutex held, or, in the middle of opening, leaves goroutines behind that
+// panic later. A database that can still answer reads should not die, so Pebble
+// never sees such an error. diskFS sees it first, and then:
 //
 //  1. The engine's failure is recorded (first one wins) before the call that
 //     failed returns. From then on the disk is frozen.
@@ -14,11 +15,11 @@ package pebble
 //     finds every commit that was ever reported durable. In particular no later
 //     fsync is attempted, whose success would prove nothing about the pages
 //     that the failed one dropped.
-//  3. What Pebble still writes is lost on purpose: WAL and MANIFEST bytes are
-//     swallowed, new files are made in memory (overlay). Thus a commit that was
-//     in flight ends, a memtable flush that a stalled writer waits for succeeds,
-//     reads and Close work. The engine refuses further commits and reports no
-//     ticket durable any more.
+//  3. What Pebble still writes is lost on purpose: bytes of the WAL, the
+//     MANIFEST and their like are swallowed, new files are made in memory
+//     (overlay). Thus a commit that was in flight ends, a memtable flush that a
+//     stalled writer waits for succeeds, reads and Close work. The engine
+//     refuses further commits and reports no ticket durable any more.
 //  4. Compactions do not go on: they wait for Close, and are then refused.
 //
 // A failure on a table (SST) file freezes nothing: the rows are still in the
@@ -27,8 +28,6 @@ package pebble
 // them once its memtables are full; tries are spaced by a growing pause.
 //
 // Files outside the store's directory (checkpoints) pass through untouched.
-// While a new store is being created errors pass through too: there is nothing
-// yet to keep.
 
 import (
 	"errors"
@@ -47,19 +46,19 @@ var errFrozen = errors.New("the store has failed and its files are left alone")
 type fileKind int
 
 const (
-	tableFile    fileKind = iota
-	walFile               // NNNNNN.log
-	manifestFile          // MANIFEST-NNNNNN and the marker files that name the current one
+	metaFile  fileKind = iota // MANIFEST-NNNNNN, the markers of the current one, OPTIONS
+	walFile                   // NNNNNN.log
+	tableFile                 // NNNNNN.sst
 )
 
 func kindOf(base string) fileKind {
 	switch {
 	case strings.HasSuffix(base, ".log"):
 		return walFile
-	case strings.HasPrefix(base, "MANIFEST-"), strings.HasPrefix(base, "marker."):
-		return manifestFile
+	case strings.HasSuffix(base, ".sst"):
+		return tableFile
 	}
-	return tableFile
+	return metaFile
 }
 
 // Pauses between tries to write a table after one failed.
@@ -73,9 +72,9 @@ type diskFS struct {
 	vfs.FS
 	dir     string
 	policy  atomic.Int32 // FsyncPolicy
-	arm     atomic.Bool  // errors freeze the disk; see the head of this file
+	opening atomic.Bool
 	frozen  func() bool
-	fail    func(op, path string, err error)
+	fail    func(op, path string, err error) // records the failure, which freezes
 	closing chan struct{}
 	overlay *vfs.MemFS
 
@@ -101,19 +100,15 @@ func (d *diskFS) Unwrap() vfs.FS { return d.FS }
 // ours says whether a path is a file of the store itself.
 func (d *diskFS) ours(name string) bool { return d.PathDir(name) == d.dir }
 
-// failed reports an error on the WAL or the MANIFEST. It returns nil if the
-// failure was taken over, so that Pebble does not learn of it.
-func (d *diskFS) failed(op, path string, err error) error {
-	if !d.arm.Load() {
-		return err
-	}
-	d.fail(op, path, err)
-	return nil
-}
-
 // tableFailed notes that a table could not be written, or, if err is nil, that
-// one could.
-func (d *diskFS) tableFailed(err error) {
+// one could. While Pebble opens it waits for the flush of what it replayed, for
+// ever if need be: then this freezes the disk too, so that the next try
+// succeeds in memory and the store opens for reading.
+func (d *diskFS) tableFailed(name string, err error) {
+	if err != nil && d.opening.Load() {
+		d.fail("writing", name, err)
+		return
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err == nil {
@@ -149,7 +144,9 @@ func (d *diskFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, 
 	}
 	if d.frozen() {
 		if compaction {
-			<-d.closing
+			if !d.opening.Load() { // opening waits for those that run
+				<-d.closing
+			}
 			return nil, errFrozen
 		}
 		return d.overlay.Create(name, category)
@@ -172,19 +169,17 @@ func (d *diskFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, 
 func (d *diskFS) created(f vfs.File, kind fileKind, name string, err error) (vfs.File, error) {
 	switch {
 	case err != nil && kind == tableFile:
-		d.tableFailed(err)
+		d.tableFailed(name, err)
 		return nil, err
 	case err != nil:
-		if err = d.failed("creating", name, err); err != nil {
-			return nil, err
-		}
+		d.fail("creating", name, err)
 		return d.overlay.Create(name, vfs.WriteCategoryUnspecified)
 	case kind == walFile:
 		return d.newWAL(f, name), nil
-	case kind == manifestFile:
-		return &manifest{File: f, d: d, name: name}, nil
+	case kind == tableFile:
+		return &table{File: f, d: d, name: name}, nil
 	}
-	return &table{File: f, d: d}, nil
+	return &meta{File: f, d: d, name: name}, nil
 }
 
 func (d *diskFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
@@ -221,7 +216,7 @@ func (d *diskFS) Stat(name string) (vfs.FileInfo, error) {
 func (d *diskFS) OpenDir(name string) (vfs.File, error) {
 	f, err := d.FS.OpenDir(name)
 	if err == nil && name == d.dir {
-		return &manifest{File: f, d: d, name: name}, nil
+		return &meta{File: f, d: d, name: name}, nil
 	}
 	return f, err
 }
@@ -244,13 +239,18 @@ func (d *diskFS) RemoveAll(name string) error {
 }
 
 func (d *diskFS) Rename(oldname, newname string) error {
+	if !d.ours(newname) {
+		return d.FS.Rename(oldname, newname)
+	}
 	if d.inOverlay(oldname) {
 		return d.overlay.Rename(oldname, newname)
 	}
-	if d.frozen() {
-		return errFrozen
+	if !d.frozen() {
+		if err := d.FS.Rename(oldname, newname); err != nil {
+			d.fail("renaming", oldname, err)
+		}
 	}
-	return d.FS.Rename(oldname, newname)
+	return nil
 }
 
 func (d *diskFS) Link(oldname, newname string) error {
@@ -260,44 +260,42 @@ func (d *diskFS) Link(oldname, newname string) error {
 	return d.FS.Link(oldname, newname)
 }
 
-// manifest is a MANIFEST or marker file, or the directory itself.
-type manifest struct {
+// meta is a MANIFEST or another small file, or the directory itself.
+type meta struct {
 	vfs.File
 	d    *diskFS
 	name string
 }
 
-func (f *manifest) Write(p []byte) (int, error) {
+func (f *meta) Write(p []byte) (int, error) {
 	if f.d.frozen() {
 		return len(p), nil
 	}
-	if n, err := f.File.Write(p); err != nil {
-		if err = f.d.failed("writing", f.name, err); err != nil {
-			return n, err
-		}
+	if _, err := f.File.Write(p); err != nil {
+		f.d.fail("writing", f.name, err)
 	}
 	return len(p), nil
 }
 
-func (f *manifest) Sync() error     { return f.sync(f.File.Sync) }
-func (f *manifest) SyncData() error { return f.sync(f.File.SyncData) }
-
-func (f *manifest) SyncTo(int64) (bool, error) { return true, f.sync(f.File.SyncData) }
-
-func (f *manifest) sync(sync func() error) error {
+func (f *meta) Sync() error {
 	if f.d.frozen() {
 		return nil
 	}
-	if err := sync(); err != nil {
-		return f.d.failed("syncing", f.name, err)
+	if err := f.File.Sync(); err != nil {
+		f.d.fail("syncing", f.name, err)
 	}
 	return nil
 }
 
+func (f *meta) SyncData() error { return f.Sync() }
+
+func (f *meta) SyncTo(int64) (bool, error) { return true, f.Sync() }
+
 // table is an SST that a flush or a compaction writes.
 type table struct {
 	vfs.File
-	d *diskFS
+	d    *diskFS
+	name string
 }
 
 func (f *table) Write(p []byte) (int, error) {
@@ -306,7 +304,7 @@ func (f *table) Write(p []byte) (int, error) {
 	}
 	n, err := f.File.Write(p)
 	if err != nil {
-		f.d.tableFailed(err)
+		f.d.tableFailed(f.name, err)
 	}
 	return n, err
 }
@@ -319,6 +317,6 @@ func (f *table) sync(sync func() error) error {
 		return errFrozen
 	}
 	err := sync()
-	f.d.tableFailed(err)
+	f.d.tableFailed(f.name, err)
 	return err
 }

@@ -125,23 +125,46 @@ func open(o Options, lock *lsm.Lock) (*Engine, error) {
 		return nil, err
 	}
 	e.disk.policy.Store(int32(o.Fsync))
-	e.disk.arm.Store(exists)
-	po := e.pebbleOptions(o)
-	po.Lock = lock
-	if e.db, err = lsm.Open(o.Dir, po); err != nil {
-		close(e.disk.closing)
-		return nil, openError(o.Dir, err)
-	}
-	e.disk.arm.Store(true)
-	if err := e.counters.load(e.db); err != nil {
-		close(e.disk.closing)
-		return nil, errors.Join(fmt.Errorf("reading the counters of %s: %w", o.Dir, readError(err)), e.db.Close())
+	if err := e.openPebble(o); err != nil {
+		return nil, err
 	}
 	e.view = view{reader{e, e.db}}
 	go e.settle()
 	go e.notify()
 	go e.watch()
 	return e, nil
+}
+
+func (e *Engine) openPebble(o Options) (err error) {
+	defer func() {
+		if r := recover(); r != nil { // Pebble has let go of its files by then
+			err = fmt.Errorf("opening the store in %s: %v", o.Dir, r)
+		}
+		if err == nil {
+			return
+		}
+		close(e.disk.closing)
+		if e.db != nil {
+			err = errors.Join(err, e.db.Close())
+		}
+	}()
+	desc, err := lsm.Peek(o.Dir, o.FS)
+	if err != nil {
+		return openError(o.Dir, err)
+	}
+	po := e.pebbleOptions(o)
+	po.Lock = e.lock
+	e.disk.opening.Store(true)
+	if e.db, err = lsm.Open(o.Dir, po); err != nil {
+		return openError(o.Dir, errors.Join(err, e.Err()))
+	}
+	e.disk.opening.Store(false)
+	if err = e.Err(); err != nil && !desc.Exists {
+		err = fmt.Errorf("creating the store in %s: %w", o.Dir, err) // there is nothing to read
+	} else if err = e.counters.load(e.db); err != nil {
+		err = fmt.Errorf("reading the counters of %s: %w", o.Dir, readError(err))
+	}
+	return err
 }
 
 func lockError(dir string, err error) error {

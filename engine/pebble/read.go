@@ -154,6 +154,9 @@ type view struct{ reader }
 func (v *view) Commit(b *engine.Batch) (engine.Ticket, error) { return v.e.commit(b) }
 func (v *view) Close()                                        {}
 
+// Prefetch does nothing: a look-up here is mostly computing, not waiting.
+func (v *view) Prefetch([][]byte) {}
+
 type snapshot struct {
 	reader
 	s *lsm.Snapshot

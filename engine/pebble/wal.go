@@ -54,7 +54,8 @@ func (p FsyncPolicy) String() string {
 	return "everysec"
 }
 
-// wal is a WAL file open for writing. Pebble writes and syncs it from one
+// wal is a WAL file open for writing. Its methods return no errors: see the head
+// of disk.go. Pebble writes and syncs it from one
 // goroutine; syncDirty comes from another.
 type wal struct {
 	vfs.File
@@ -86,22 +87,25 @@ func (w *wal) Write(p []byte) (int, error) {
 	}
 	w.dirty.Store(true)
 	if err != nil {
-		if err = w.d.failed("writing", w.name, err); err != nil {
-			return n, err
-		}
+		w.d.fail("writing", w.name, err)
 	}
 	return len(p), nil
 }
 
-func (w *wal) Sync() error     { return w.SyncData() }
-func (w *wal) SyncData() error { return w.syncIf(FsyncPolicy(w.d.policy.Load()) == Always) }
+func (w *wal) Sync() error { return w.SyncData() }
+func (w *wal) SyncData() error {
+	if FsyncPolicy(w.d.policy.Load()) == Always {
+		w.sync()
+	}
+	return nil // else the file stays dirty
+}
 
 func (w *wal) SyncTo(int64) (bool, error) { return false, nil }
 
-// syncIf syncs what was written if real, else leaves the file dirty.
-func (w *wal) syncIf(real bool) error {
-	if !real || w.d.frozen() {
-		return nil
+// sync brings what was written to the disk, whatever the policy.
+func (w *wal) sync() {
+	if w.d.frozen() {
+		return
 	}
 	w.dirty.Store(false)
 	start := time.Now()
@@ -109,9 +113,8 @@ func (w *wal) syncIf(real bool) error {
 	w.d.syncs.Add(1)
 	w.d.syncNanos.Add(int64(time.Since(start)))
 	if err != nil {
-		return w.d.failed("syncing", w.name, err)
+		w.d.fail("syncing", w.name, err)
 	}
-	return nil
 }
 
 func (w *wal) Close() error {
@@ -121,11 +124,11 @@ func (w *wal) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.closed = true
-	if err := w.syncIf(w.dirty.Load()); err != nil {
-		return err
+	if w.dirty.Load() {
+		w.sync()
 	}
-	if err := w.File.Close(); err != nil && !w.d.frozen() {
-		return w.d.failed("closing", w.name, err)
+	if err := w.File.Close(); err != nil {
+		w.d.fail("closing", w.name, err)
 	}
 	return nil
 }
@@ -143,7 +146,7 @@ func (d *diskFS) syncDirty() {
 	for _, w := range dirty {
 		w.mu.Lock()
 		if !w.closed {
-			_ = w.syncIf(true) // the failure, if any, is recorded
+			w.sync()
 		}
 		w.mu.Unlock()
 	}

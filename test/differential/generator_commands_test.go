@@ -8,8 +8,14 @@ import (
 func (g *generator) stringCommand() []string {
 	k := g.key()
 	switch g.IntN(22) {
-	case 0, 1, 2:
+	case 0, 1:
 		return append([]string{"SET", k, g.value()}, g.options("nx", "xx", "get", "keepttl", "persist")...)
+	case 2:
+		args := []string{"SET", k, g.value()}
+		if g.newer && g.chance(50) {
+			args = append(args, g.word(pick(g, []string{"ifeq", "ifne"})), g.value())
+		}
+		return append(args, g.options("nx", "get", "get", "keepttl")...)
 	case 3:
 		return []string{"GET", k}
 	case 4:
@@ -69,6 +75,10 @@ func (g *generator) bitmapCommand() []string {
 		return slices.Concat([]string{"BITPOS", k, g.int("0", "1", "0", "1", "2")}, g.bitRange(1))
 	case 5, 6:
 		args := []string{"BITOP", g.word(pick(g, []string{"and", "or", "xor", "not", "and", "or", "xor", "nand"})), g.key()}
+		if g.newer && g.chance(40) {
+			args[1] = g.word(pick(g, []string{"diff", "diff1", "andor", "one"}))
+			args = append(args, g.key())
+		}
 		return append(args, g.keys(4)...)
 	}
 	args := []string{pick(g, []string{"BITFIELD", "BITFIELD", "BITFIELD_RO"}), k}

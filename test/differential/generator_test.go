@@ -19,11 +19,17 @@ type op struct {
 // it stays away from everything whose outcome depends on a millisecond: keys
 // expire far in the future, or have long been expired when the next command
 // comes, and no two relative times are near each other.
+//
+// Some sequences are about large values, since those are stored in another
+// way, and some know only two keys, so that more happens to each.
 type generator struct {
 	*rand.Rand
-	live bool
-	used map[int]bool
-	ops  []op
+	live  bool
+	newer bool // has what came after the Redis that we compare with
+	large bool
+	pool  []string // keys
+	used  map[int]bool
+	ops   []op
 }
 
 var (
@@ -45,15 +51,38 @@ var (
 	}
 	patterns = []string{"*", "a*", "*b", "?", "??", "[ab]", "[^a]", "[a-c]*", "\\*", "{t}?", "", "a", "*\x00*", "**", "[xyz]*", "*a*b*"}
 	// Around the places where large values are cut into pieces.
-	edges = []int{65535, 65536, 65537, 131071, 131072, 70000, 200000}
+	edges = []int{8192, 16384, 65535, 65536, 65537, 69632, 73728, 131071, 131072, 70000, 200000}
 )
 
 func pick[T any](g *generator, from []T) T { return from[g.IntN(len(from))] }
 
 func (g *generator) chance(percent int) bool { return g.IntN(100) < percent }
 
-func (g *generator) key() string   { return pick(g, keyPool) }
-func (g *generator) value() string { return pick(g, values) }
+func (g *generator) key() string { return pick(g, g.pool) }
+
+func (g *generator) value() string {
+	if !g.large || !g.chance(10) {
+		return pick(g, values)
+	}
+	n := pick(g, edges) + g.IntN(5) - 2
+	if g.chance(2) {
+		n = 1<<20 + g.IntN(1<<18) // more than an event loop does by itself
+	}
+	b := make([]byte, n)
+	if g.chance(30) { // a value with holes
+		for range 5 {
+			b[g.IntN(n)] = byte(g.IntN(256))
+		}
+		return string(b)
+	}
+	for i := range b {
+		b[i] = byte(i*7 + n)
+	}
+	return string(b)
+}
+
+// edge says whether to go near such a place.
+func (g *generator) edge() bool { return g.chance(5) || g.large && g.chance(40) }
 
 func (g *generator) keys(most int) []string {
 	keys := []string{g.key()}
@@ -73,7 +102,7 @@ func (g *generator) int(usual ...string) string {
 // index is a position in a string, mostly a short one.
 func (g *generator) index() string {
 	n := g.IntN(14) - 4
-	if g.chance(5) {
+	if g.edge() {
 		n = pick(g, edges) + g.IntN(3) - 1
 	}
 	if g.chance(5) {
@@ -84,7 +113,7 @@ func (g *generator) index() string {
 
 func (g *generator) bitOffset() string {
 	n := g.IntN(70)
-	if g.chance(5) {
+	if g.edge() {
 		n = pick(g, edges)*8 + g.IntN(17) - 8
 	}
 	if g.chance(5) {
@@ -183,6 +212,10 @@ func (g *generator) options(words ...string) (out []string) {
 // sequence makes n operations or some more.
 func (g *generator) sequence(n int) []op {
 	g.ops, g.used = nil, make(map[int]bool)
+	g.large, g.pool = g.chance(20), keyPool
+	if g.chance(40) {
+		g.pool = []string{g.key(), g.key()}
+	}
 	for len(g.ops) < n {
 		switch p := g.IntN(1000); {
 		case p < 400:

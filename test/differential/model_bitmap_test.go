@@ -175,7 +175,11 @@ func (m *model) bitPos(_ string, a []string) string {
 func (m *model) bitOp(_ string, a []string) string {
 	op := strings.ToLower(a[0])
 	switch op {
-	case "and", "or", "xor":
+	case "and", "or", "xor", "one":
+	case "diff", "diff1", "andor":
+		if len(a) < 4 {
+			return fail("ERR BITOP %s must be called with at least two source keys.", strings.ToUpper(op))
+		}
 	case "not":
 		if len(a) != 3 {
 			return fail("ERR BITOP NOT must be called with a single source key.")
@@ -194,24 +198,41 @@ func (m *model) bitOp(_ string, a []string) string {
 		m.del(a[1])
 		return num(0)
 	}
-	out := padded(vals[0], int64(longest))
+	out := make([]byte, longest)
 	for i := range out {
-		if op == "not" {
-			out[i] = ^out[i]
+		at := func(s string) byte {
+			if i < len(s) {
+				return s[i]
+			}
+			return 0
 		}
-		for _, v := range vals[1:] {
-			c := byte(0)
-			if i < len(v) {
-				c = v[i]
+		first, all, any, odd := at(vals[0]), byte(0xff), byte(0), byte(0)
+		rest, twice := byte(0), byte(0) // in another than the first; in more than one
+		for j, v := range vals {
+			c := at(v)
+			twice |= any & c
+			all, any, odd = all&c, any|c, odd^c
+			if j > 0 {
+				rest |= c
 			}
-			switch op {
-			case "and":
-				out[i] &= c
-			case "or":
-				out[i] |= c
-			case "xor":
-				out[i] ^= c
-			}
+		}
+		switch op {
+		case "and":
+			out[i] = all
+		case "or":
+			out[i] = any
+		case "xor":
+			out[i] = odd
+		case "not":
+			out[i] = ^first
+		case "one":
+			out[i] = any &^ twice
+		case "diff":
+			out[i] = first &^ rest
+		case "diff1":
+			out[i] = rest &^ first
+		case "andor":
+			out[i] = first & rest
 		}
 	}
 	m.put(a[1], entry{val: string(out), enc: "raw"})

@@ -83,7 +83,7 @@ func (m *model) ttl(name string, a []string) string {
 	case "pttl":
 		return num(left)
 	case "expiretime":
-		return num((e.exp + 500) / 1000)
+		return num(int64((uint64(e.exp) + 500) / 1000)) // Redis does not overflow here
 	}
 	return num(e.exp)
 }
@@ -102,16 +102,20 @@ func (m *model) persist(_ string, a []string) string {
 type timeOptions struct {
 	nx, xx, get, keep, persist bool
 	unit, arg                  string // ex, px, exat or pxat and its argument
+	cmp, with                  string // ifeq or ifne and its argument
 }
 
 // parseOptions reads them; false means a syntax error.
 func parseOptions(opts []string, set bool) (o timeOptions, ok bool) {
 	for i := 0; i < len(opts); i++ {
 		switch name := strings.ToLower(opts[i]); {
-		case name == "nx" && set && !o.xx:
+		case name == "nx" && set && !o.xx && o.cmp == "":
 			o.nx = true
-		case name == "xx" && set && !o.nx:
+		case name == "xx" && set && !o.nx && o.cmp == "":
 			o.xx = true
+		case (name == "ifeq" || name == "ifne") && set && !o.nx && !o.xx && (o.cmp == "" || o.cmp == name) && i+1 < len(opts):
+			i++
+			o.cmp, o.with = name, opts[i]
 		case name == "get" && set:
 			o.get = true
 		case name == "keepttl" && set && o.unit == "":

@@ -28,7 +28,8 @@ func (m *model) set(_ string, a []string) string {
 	if o.get {
 		reply = m.getCmd("", a[:1])
 	}
-	if o.nx && found || o.xx && !found {
+	equal := found && old.val == o.with
+	if o.nx && found || o.xx && !found || o.cmp == "ifeq" && !equal || o.cmp == "ifne" && equal {
 		if !o.get {
 			return m.null()
 		}

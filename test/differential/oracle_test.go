@@ -29,7 +29,7 @@ func each(t *testing.T, count int, live bool, targets []target) {
 	ops := 0
 	for i := range count {
 		s := first + uint64(i)
-		g := &generator{Rand: rand.New(rand.NewPCG(s, 1)), live: live}
+		g := &generator{Rand: rand.New(rand.NewPCG(s, 1)), live: live, newer: !live}
 		seq := g.sequence(*length)
 		ops += len(seq)
 		proto := 2 + int(s%2)

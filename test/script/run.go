@@ -25,6 +25,11 @@ type Target struct {
 	// Now is the server's time; Advance lets time pass there.
 	Now     func() time.Time
 	Advance func(time.Duration)
+	// Lacks are commands that the server does not have yet, in lower case. A
+	// script may use them to prepare a key, such as a list where a string is
+	// needed: a string stands in for it, and the replies to commands with that
+	// key do not count.
+	Lacks []string
 	// Timeout for one reply; zero means ten seconds.
 	Timeout time.Duration
 }
@@ -34,11 +39,12 @@ func (t *Target) redis() bool { return t.Version != "" }
 // run is one run of a script.
 type run struct {
 	*Target
-	conns map[string]*respclient.Client
-	conn  string          // name of the current connection
-	hello map[string]bool // connections on which the script sent HELLO
-	start time.Time
-	vars  map[string]string
+	conns   map[string]*respclient.Client
+	conn    string          // name of the current connection
+	hello   map[string]bool // connections on which the script sent HELLO
+	start   time.Time
+	vars    map[string]string
+	standIn map[string]bool // keys of types that the server lacks
 }
 
 // Mismatch is a reply that a script did not expect.
@@ -95,8 +101,9 @@ func (f *File) each(t *Target, visit func(*step, []string, func(string) (string,
 		if !r.wanted(&s.mods) {
 			continue
 		}
-		got, err := r.step(s)
-		if err == nil && got != nil {
+		words, lacking := r.lacking(s)
+		got, err := r.step(s, words)
+		if err == nil && got != nil && !lacking {
 			err = visit(s, got, r.expand)
 		}
 		if err != nil {
@@ -134,8 +141,18 @@ func (t *Target) wanted(m *modifiers) bool {
 	return true
 }
 
+// lacking says whether the reply to a step does not count since the server
+// lacks something, and the command to send if not the step's.
+func (r *run) lacking(s *step) (words []string, lacking bool) {
+	if len(s.words) > 1 && slices.Contains(r.Lacks, strings.ToLower(s.words[0])) {
+		r.standIn[s.words[1]] = true
+		return []string{"SET", s.words[1], "this is not a string"}, true
+	}
+	return s.words, slices.ContainsFunc(s.words, func(w string) bool { return r.standIn[w] })
+}
+
 // step does one step and returns the reply as lines, nil if there is none.
-func (r *run) step(s *step) ([]string, error) {
+func (r *run) step(s *step, command []string) ([]string, error) {
 	switch s.action {
 	case fresh:
 		return nil, r.fresh()
@@ -153,8 +170,8 @@ func (r *run) step(s *step) ([]string, error) {
 		return nil, err
 	}
 	if s.action != receive {
-		words := make([]string, len(s.words))
-		for i, w := range s.words {
+		words := make([]string, len(command))
+		for i, w := range command {
 			if words[i], err = r.expand(w); err != nil {
 				return nil, err
 			}
@@ -213,7 +230,8 @@ func (r *run) client() (*respclient.Client, error) {
 // fresh makes the server empty and opens connection 1 anew.
 func (r *run) fresh() error {
 	r.closeAll()
-	r.conn, r.conns, r.hello = "1", make(map[string]*respclient.Client), make(map[string]bool)
+	r.conn, r.conns = "1", make(map[string]*respclient.Client)
+	r.hello, r.standIn = make(map[string]bool), make(map[string]bool)
 	c, err := r.client()
 	if err != nil {
 		return err

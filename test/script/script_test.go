@@ -4,9 +4,11 @@ import (
 	"flag"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"redoubt/internal/respclient"
 	"redoubt/internal/testserver"
 )
 
@@ -79,6 +81,61 @@ func TestRecord(t *testing.T) {
 				t.Logf("%s: expectations rewritten", name)
 			}
 		})
+	}
+}
+
+// TestScripts runs the scripts on every engine and in both protocol versions.
+func TestScripts(t *testing.T) {
+	names, paths := scripts(t)
+	for _, name := range names {
+		f := load(t, name, paths[name])
+		for _, o := range []testserver.Options{{Engine: "mem"}, {Engine: "pebble"}, {Engine: "mem", Pipes: true}} {
+			for _, proto := range []int{2, 3} {
+				label := name + "/" + o.Engine + "-" + protoCase(proto)
+				if o.Pipes {
+					label += "-pipes"
+				}
+				t.Run(label, func(t *testing.T) {
+					t.Parallel()
+					if err := f.Run(redoubt(t, o, proto)); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		}
+	}
+}
+
+// lacks are the commands that scripts use and Redoubt does not have yet.
+var lacks = []string{"rpush", "lpush", "hset", "sadd", "zadd", "xadd", "multi"}
+
+// TestLacks fails when a command has come: then it is to be taken from lacks.
+func TestLacks(t *testing.T) {
+	t.Parallel()
+	c, err := respclient.Dial(testserver.Start(t, testserver.Options{}).Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for _, name := range lacks {
+		v, err := c.Do(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(v.Str, "ERR unknown command") {
+			t.Errorf("Redoubt has %s now: take it from lacks", name)
+		}
+	}
+}
+
+// redoubt is a target at a fresh Redoubt.
+func redoubt(t *testing.T, o testserver.Options, proto int) *Target {
+	t.Helper()
+	clock := testserver.NewClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+	o.Clock = clock
+	return &Target{
+		Addr: testserver.Start(t, o).Addr, Proto: proto, Cases: []string{"redoubt", o.Engine, protoCase(proto), "plain"},
+		Now: clock.Now, Advance: clock.Advance, Lacks: lacks,
 	}
 }
 

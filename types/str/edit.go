@@ -53,10 +53,16 @@ func (v Value) Edit(tx *keyspace.Tx, key []byte, size int64) *Editor {
 	case e.size <= inlineMax:
 		e.buf = appendZeros(append(e.buf, b...), e.size-int64(len(b)))
 	default:
-		e.chunked, e.ref = true, tx.NewRef(key, 0)
-		e.Write(0, b)
+		e.unfold()
 	}
 	return e
+}
+
+// unfold makes an inline string, which nothing was written to yet, a chunked
+// one.
+func (e *Editor) unfold() {
+	e.chunked, e.ref, e.buf = true, e.tx.NewRef(e.key, 0), e.buf[:0]
+	e.Write(0, e.old.Body)
 }
 
 // Release ends the use of the editor.
@@ -99,6 +105,9 @@ func (e *Editor) Read(off int64, b []byte) {
 
 // Write replaces the bytes at an offset; they must lie inside Len.
 func (e *Editor) Write(off int64, b []byte) {
+	if !e.chunked && e.size > editMax {
+		e.unfold()
+	}
 	if !e.chunked {
 		copy(e.buf[off:], b)
 		return

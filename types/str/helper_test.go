@@ -94,7 +94,7 @@ func (s *store) rows() (n int) {
 
 // small makes the limits small for one test, which must not be parallel.
 func small(t *testing.T, inline, chunk int64) {
-	i, c := inlineMax, chunkSize
-	inlineMax, chunkSize = inline, chunk
-	t.Cleanup(func() { inlineMax, chunkSize = i, c })
+	i, e, c := inlineMax, editMax, chunkSize
+	inlineMax, editMax, chunkSize = inline, inline/2, chunk
+	t.Cleanup(func() { inlineMax, editMax, chunkSize = i, e, c })
 }

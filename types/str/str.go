@@ -8,12 +8,12 @@
 //   - chunked, past inlineMax bytes: the body is a Ref whose size is the length
 //     in bytes, and the bytes are cut into chunks of chunkSize, each a sub row
 //     whose key ends with its number as 4 bytes, big-endian. Zeros at the end
-//     of a chunk are not stored, nor is a chunk that has only zeros. So a
-//     sparse string costs its chunks with bits in them, and every string has
-//     exactly one representation in rows.
+//     of a chunk are not stored, nor is a chunk that has only zeros, so a
+//     sparse string costs its chunks with bits in them.
 //
-// A string never goes back from chunked to inline by itself: Redis has no
-// command that shortens one; replacing it makes a new value.
+// A string that is written into becomes chunked past editMax already: setting a
+// bit of a bitmap of 60 KB should not write 60 KB. A string never goes back to
+// inline by itself: no command shortens one; replacing it makes a new value.
 //
 // Functions that change a key note the change and its event, as Redis names it.
 package str
@@ -28,6 +28,7 @@ import (
 // both forms with short strings; chunkSize is part of the format on disk.
 var (
 	inlineMax int64 = 64 << 10
+	editMax   int64 = 16 << 10
 	chunkSize int64 = 8 << 10
 )
 

@@ -1,0 +1,389 @@
+package executor
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"redoubt/command"
+	"redoubt/keyspace"
+	"redoubt/wire"
+)
+
+// custom makes a command on one key.
+func custom(name string, flags command.Flags, run func(*command.Ctx) error) *command.Command {
+	return &command.Command{
+		Name: name, FullName: name, Arity: -2, Flags: flags, Keys: command.OneKey(1, command.RW), Run: run,
+	}
+}
+
+// store writes a plain string through a transaction.
+func store(tx *keyspace.Tx, key []byte, value string) {
+	old := tx.Find(key)
+	tx.Store(key, old, keyspace.Meta{Type: keyspace.String, Encoding: keyspace.Raw, Body: []byte(value)})
+	tx.Changed(keyspace.StringEv, "set", key)
+}
+
+// twice reads its key's row two times; reads says in which ways it was run.
+func twice(runs *[]bool) *command.Command {
+	return custom("twice", command.ReadOnly, func(c *command.Ctx) error {
+		*runs = append(*runs, c.Tx.Latched)
+		c.Reply.Array(2)
+		for range 2 {
+			c.Reply.Bulk(c.Tx.Read(c.Args[1]).Body)
+		}
+		return nil
+	})
+}
+
+func TestABatchSeesItsOwnWritesAndOthersSeeThemAfterTheCommit(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	a, b := f.client(), f.client()
+	a.run("set k 1")
+	a.run("get k")
+	a.run("incr k")
+	a.run("mget k nokey")
+	f.want("not committed yet", b.do("get k"), "(nil)")
+	_, s := a.commit()
+	f.want("its own", s, "OK 1 2 [2 (nil)]")
+	f.want("committed", b.do("get k"), "2")
+	equal(t, "views", f.eng.began.Load(), 0)
+}
+
+func TestAReadOfOneKeyTakesNoLatch(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.do("set k old")
+	a, b := f.client(), f.client()
+	a.run("set k new")
+	b.run("get k")
+	b.run("get other")
+	equal(t, "latches of the reader", len(b.b.held), 0)
+	_, s := b.commit()
+	f.want("while a writer holds the latch", s, "old (nil)")
+	a.commit()
+}
+
+func TestALatchThatAnotherBatchHolds(t *testing.T) {
+	t.Parallel()
+	for _, line := range []string{"set k b", "incr k", "del x k", "mget x k", "mset x 1 k 2", "rename k x"} {
+		f := newFixture(t)
+		f.do("set k 1")
+		a, b := f.client(), f.client()
+		a.run("set k 2")
+		equal(t, line+" on a fresh batch", b.try(line), false)
+		f.want("reply", b.take(), "")
+		b.b.Commit()
+		// With something to commit, that is done first.
+		b.run("set before 1")
+		equal(t, line+" on a batch in use", b.try(line), false)
+		f.want("the command before it is committed", f.do("get before"), "1")
+		if _, s := b.commit(); s != "OK" {
+			t.Errorf("%s: replies %q", line, s)
+		}
+		a.commit()
+		equal(t, line+" when the latch is free", b.try(line), true)
+		b.commit()
+		f.free()
+	}
+}
+
+// free checks that nobody holds a latch.
+func (f *fixture) free() {
+	f.t.Helper()
+	for i := range f.x.latches.tab {
+		if s := &f.x.latches.tab[i]; s.owner.Load() != 0 || !s.mu.TryLock() {
+			f.t.Fatalf("stripe %d is still latched", i)
+		} else {
+			s.mu.Unlock()
+		}
+	}
+	if !f.x.whole.TryLock() {
+		f.t.Fatal("the whole keyspace is still latched")
+	}
+	f.x.whole.Unlock()
+	equal(f.t, "open views", f.eng.began.Load(), 0)
+}
+
+func TestASecondReadNeedsTheLatch(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.do("set k v")
+	hits := f.x.Stats.Hits.Load()
+	var runs []bool
+	a, b := f.client(), f.client()
+	a.runCmd(twice(&runs), "k")
+	equal(t, "runs", fmt.Sprint(runs), "[false true]")
+	equal(t, "the latch is kept", b.try("set k w"), false)
+	b.commit()
+	_, s := a.commit()
+	f.want("replied once", s, "[v v]")
+	equal(t, "hits counted once", f.x.Stats.Hits.Load()-hits, 2)
+
+	// Somebody else has the latch: it is for a worker, and leaves nothing behind.
+	b.run("set k w")
+	runs = nil
+	c := f.client()
+	c.run("get k")
+	equal(t, "taken", c.tryCmd(twice(&runs), words("twice k")), false)
+	equal(t, "runs", fmt.Sprint(runs), "[false]")
+	hits = f.x.Stats.Hits.Load()
+	_, s = c.commit()
+	f.want("only the reply before it", s, "v")
+	equal(t, "hits", f.x.Stats.Hits.Load()-hits, 1)
+	b.commit()
+
+	// A batch that wrote the key has the latch already.
+	runs = nil
+	c.run("set k x")
+	c.runCmd(twice(&runs), "k")
+	equal(t, "runs", fmt.Sprint(runs), "[true]")
+	_, s = c.commit()
+	f.want("replies", s, "OK [x x]")
+	runs = nil
+	if _, _, s := f.aloneCmd(twice(&runs), 0, words("twice k")); s != "[x x]" || fmt.Sprint(runs) != "[true]" {
+		t.Errorf("on a worker: %s, runs %v", s, runs)
+	}
+	f.free()
+}
+
+func TestAHeavyCommandIsLeftToAWorker(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.x.Listening(^keyspace.Class(0))
+	var events int
+	f.x.Listen(func(e *keyspace.Effects) { events += len(e.Events) })
+	heavy := custom("heavy", command.Write, func(c *command.Ctx) error {
+		store(c.Tx, c.Args[1], "v")
+		c.Tx.NewRef(c.Args[1], 1)
+		c.Reply.OK()
+		c.Tx.Heavy(1 << 30)
+		return nil
+	})
+	c := f.client()
+	c.run("set a 1")
+	equal(t, "taken", c.tryCmd(heavy, words("heavy k")), false)
+	_, s := c.commit()
+	f.want("replies", s, "OK")
+	equal(t, "events of the first command", events, 2)
+	f.want("rolled back", f.do("exists k"), "0")
+	if _, _, s := f.aloneCmd(heavy, 0, words("heavy k")); s != "OK" {
+		t.Errorf("on a worker: %s", s)
+	}
+	f.want("stored", f.do("get k"), "v")
+	f.free()
+}
+
+func TestSlowCommandsAreForWorkers(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	slow := custom("slow", command.ReadOnly|command.Slow, func(c *command.Ctx) error {
+		c.Reply.Bool(c.Tx.Worker)
+		return nil
+	})
+	c := f.client()
+	equal(t, "on a loop", c.tryCmd(slow, words("slow k")), false)
+	c.b = f.x.NewWaitingBatch()
+	equal(t, "on a waiting batch", c.tryCmd(slow, words("slow k")), true)
+	_, s := c.commit()
+	f.want("knows where it runs", s, "1")
+	equal(t, "alone on a waiting batch", c.try("flushall"), false)
+	f.free()
+}
+
+func TestAnAloneCommandWaitsForOpenBatches(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	a, b := f.client(), f.client()
+	equal(t, "on a loop", a.try("flushall"), false)
+	a.run("set k 1")
+	done := make(chan string)
+	go func() { done <- f.alone(0, "flushall") }()
+	for f.x.whole.TryRLock() { // until it waits
+		f.x.whole.RUnlock()
+		runtime.Gosched()
+	}
+	equal(t, "a new batch does not wait", b.try("get k"), false)
+	a.run("get k") // an open one goes on
+	select {
+	case <-done:
+		t.Error("the open batch was not waited for")
+	default:
+	}
+	_, s := a.commit()
+	f.want("replies", s, "OK 1")
+	f.want("flush", <-done, "OK")
+	f.want("flushed", b.do("get k"), "(nil)")
+	f.want("size", b.do("dbsize"), "0")
+	f.free()
+}
+
+// A command that must see one state reads a snapshot, which is taken while no
+// FLUSHALL or SWAPDB can come between it and the numbers of the databases.
+func TestOneState(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.do("mset a 1 b 1")
+	f.eng.onSnapshot(func() {
+		if f.x.whole.TryLock() {
+			f.x.whole.Unlock()
+			t.Error("the databases may be swapped while the snapshot is taken")
+		}
+	})
+	cmd := &command.Command{
+		Name: "walk", FullName: "walk", Flags: command.ReadOnly | command.OneState | command.Slow,
+		Run: func(c *command.Ctx) error {
+			f.do("mset a 2 c 2")
+			f.do("del b")
+			n := 0
+			c.Tx.Walk(0, nil, func(uint16, []byte, keyspace.Meta) bool { n++; return true })
+			c.Reply.Int(int64(n))
+			c.Reply.Bulk(c.Tx.Find([]byte("a")).Body)
+			return nil
+		},
+	}
+	_, _, s := f.aloneCmd(cmd, 0, words("walk"))
+	f.want("one state", s, "2 1")
+	f.want("afterwards", f.do("mget a b c"), "[2 (nil) 2]")
+	write := &command.Command{
+		Name: "bad", FullName: "bad", Flags: command.Write | command.OneState, Keys: command.OneKey(1, command.RW),
+		Run: func(c *command.Ctx) error { store(c.Tx, c.Args[1], "v"); c.Reply.OK(); return nil },
+	}
+	if _, _, s := f.aloneCmd(write, 0, words("bad k")); !strings.Contains(s, "snapshot tried to write") {
+		t.Errorf("a write on a snapshot: %s", s)
+	}
+	f.free()
+}
+
+// failing makes a command that leaves traces everywhere and then fails.
+func failing(flags command.Flags, fail func(*command.Ctx) error) *command.Command {
+	return custom("failing", flags, func(c *command.Ctx) error {
+		c.Tx.Read(c.Args[1])
+		store(c.Tx, c.Args[1], "failed")
+		store(c.Tx, []byte(string(c.Args[1])+"2"), "failed")
+		m := c.Tx.Find(c.Args[1])
+		m.Expire = c.Tx.Now + 1
+		c.Tx.Store(c.Args[1], c.Tx.Find(c.Args[1]), m)
+		c.Tx.NewRef(c.Args[1], 1)
+		c.Reply.Array(7)
+		c.Reply.BulkString("half a reply")
+		return fail(c)
+	})
+}
+
+func TestAFailedCommandLeavesNoTrace(t *testing.T) {
+	t.Parallel()
+	const internal = "!ERR internal error, see the server's log"
+	for name, c := range map[string]struct {
+		flags command.Flags
+		fail  func(*command.Ctx) error
+		want  string
+	}{
+		"error":   {command.Write, func(*command.Ctx) error { return command.ErrSyntax }, "!ERR syntax error"},
+		"tx":      {command.Write, func(c *command.Ctx) error { c.Tx.Fail(errors.New("a\r\nb")); return nil }, "!ERR a  b"},
+		"panic":   {command.Write, func(*command.Ctx) error { panic("a bug") }, internal},
+		"runtime": {command.Write, func(c *command.Ctx) error { c.Args[100] = nil; return nil }, internal},
+		"a read that writes": {command.ReadOnly, func(*command.Ctx) error { return nil },
+			"!ERR a command that is not flagged as a write tried to write"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			f.x.Listening(^keyspace.Class(0))
+			var names []string
+			f.x.Listen(func(e *keyspace.Effects) {
+				for _, ev := range e.Events {
+					names = append(names, ev.Name+":"+string(ev.Key))
+				}
+			})
+			f.do("set k before")
+			names = nil
+			rows, changes := fmt.Sprint(f.rows()), f.x.Stats.Changes.Load()
+			a := f.client()
+			a.run("set k during")
+			a.runCmd(failing(c.flags, c.fail), "k")
+			equal(t, "failed", a.call.Failed, true)
+			a.run("get k")
+			equal(t, "failed", a.call.Failed, false)
+			a.run("dbsize")
+			_, s := a.commit()
+			f.want("replies", s, "OK "+c.want+" during 1")
+			f.want("rows", fmt.Sprint(f.rows()), rows)
+			equal(t, "events", strings.Join(names, " "), "set:k")
+			equal(t, "changes", f.x.Stats.Changes.Load()-changes, 1)
+			equal(t, "due", f.x.space.NextDue() > f.now.Load(), false) // unknown at the start
+			if strings.Contains(c.want, "log") != strings.Contains(f.log.String(), "panicked") {
+				t.Errorf("log: %s", f.log)
+			}
+			f.free()
+		})
+	}
+}
+
+func TestAPanicOfACommandThatNeededItsLatch(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.do("set k v")
+	cmd := custom("careless", command.ReadOnly, func(c *command.Ctx) error {
+		c.Tx.Find(c.Args[1])
+		c.Reply.Bulk(c.Tx.Find(c.Args[1]).Body[:1]) // finds nothing without the latch
+		return nil
+	})
+	c := f.client()
+	c.runCmd(cmd, "k")
+	_, s := c.commit()
+	f.want("run again with its latch", s, "v")
+	f.free()
+}
+
+// The latches of a call are those of its keys, whichever way they are found.
+func TestLatchesAreThoseOfTheKeys(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	unknown := command.KeySpec{Begin: command.Begin{Unknown: true}, Find: command.Find{Unknown: true},
+		Search: func(args [][]byte, visit func(int)) { visit(len(args) - 1) }}
+	list := append([]*command.Command{
+		{Name: "search", Arity: -2, Keys: []command.KeySpec{unknown}},
+		{Name: "num", Arity: -2, Keys: command.KeyNum(1, command.RW)},
+		{Name: "notkey", Arity: -2, Keys: command.OneKey(1, command.NotKey)},
+		{Name: "word", Arity: -2, Keys: []command.KeySpec{{Begin: command.Begin{Keyword: "keys", From: 1}, Find: command.Find{Last: -1, Step: 1}}}},
+	}, table().All()...)
+	b := f.x.NewWaitingBatch()
+	for _, cmd := range list {
+		for _, line := range []string{"name", "name a", "name 2 b c d", "name a keys c d", "name a b c d e f"} {
+			args := words(line)
+			if !cmd.ArityOK(len(args)) {
+				continue
+			}
+			want := make(map[uint32]bool)
+			cmd.EachKey(args, func(i int, _ *command.KeySpec) { want[f.x.latches.of(args[i])] = true })
+			write := *cmd
+			write.Flags |= command.Write
+			b.latchKeys(&Call{Cmd: &write, Args: args, Reply: &wire.Writer{}})
+			got := make(map[uint32]bool)
+			for _, i := range b.held {
+				got[i] = true
+			}
+			if fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Errorf("%s, %q: latches %v, want %v", cmd.Name, line, got, want)
+			}
+			b.unlatch(0)
+		}
+	}
+}
+
+// A write without keys has no latches: it must run alone.
+func TestWritesHaveKeysOrRunAlone(t *testing.T) {
+	t.Parallel()
+	for _, c := range table().All() {
+		if c.Run != nil && c.Flags&command.Write != 0 && c.Flags&command.Alone == 0 && len(c.Keys) == 0 {
+			t.Errorf("%s writes and has no keys", c.FullName)
+		}
+		if c.Run != nil && c.Flags&command.Write != 0 && c.Flags&command.OneState != 0 {
+			t.Errorf("%s writes on a snapshot", c.FullName)
+		}
+	}
+}

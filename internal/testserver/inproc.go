@@ -1,0 +1,118 @@
+package testserver
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"redoubt/config"
+	"redoubt/engine"
+	"redoubt/engine/mem"
+	"redoubt/engine/pebble"
+	"redoubt/server"
+)
+
+// Clock is a clock that stands still unless a test moves it.
+type Clock struct{ nanos atomic.Int64 }
+
+// NewClock makes a clock that shows t.
+func NewClock(t time.Time) *Clock {
+	c := new(Clock)
+	c.Set(t)
+	return c
+}
+
+// Now is what the clock shows.
+func (c *Clock) Now() time.Time { return time.Unix(0, c.nanos.Load()) }
+
+// Set makes the clock show t.
+func (c *Clock) Set(t time.Time) { c.nanos.Store(t.UnixNano()) }
+
+// Advance moves the clock.
+func (c *Clock) Advance(d time.Duration) { c.nanos.Add(int64(d)) }
+
+// Options of a server inside the test's process.
+type Options struct {
+	// Engine is mem, or pebble on a file system in memory.
+	Engine string
+	// Clock of the server; nil means the real one.
+	Clock *Clock
+	// Pipes has each connection carried by a goroutine.
+	Pipes bool
+	// Args are further directives, as on the command line.
+	Args []string
+	Seed uint64
+}
+
+// Server is a Redoubt inside the test's process.
+type Server struct {
+	*server.Server
+	Addr  string
+	Clock *Clock
+}
+
+// Start starts Redoubt on a free port and stops it at the end of the test.
+func Start(t testing.TB, o Options) *Server {
+	t.Helper()
+	s, err := start(t, o)
+	if err != nil {
+		t.Fatalf("start Redoubt: %v", err)
+	}
+	return s
+}
+
+func start(t testing.TB, o Options) (*Server, error) {
+	cfg := config.New()
+	args := []string{"--port", "0", "--bind", "127.0.0.1", "--dir", t.TempDir()}
+	if err := cfg.Args(append(args, o.Args...)); err != nil {
+		return nil, err
+	}
+	log := slog.New(slog.NewTextHandler(testLog{t}, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	eng, err := openEngine(o.Engine, log)
+	if err != nil {
+		return nil, err
+	}
+	so := server.Options{Config: cfg, Engine: eng, Seed: o.Seed, Logger: log, Pipes: o.Pipes}
+	if o.Clock != nil {
+		so.Clock = o.Clock.Now
+	}
+	srv, err := server.New(so)
+	if err != nil {
+		return nil, err
+	}
+	if err := srv.Start(); err != nil {
+		return nil, err
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		if err := srv.Shutdown(ctx); err != nil {
+			t.Errorf("stop Redoubt: %v", err)
+		}
+	})
+	return &Server{Server: srv, Addr: srv.Addr().String(), Clock: o.Clock}, nil
+}
+
+func openEngine(name string, log *slog.Logger) (engine.Engine, error) {
+	switch name {
+	case "", "mem":
+		return mem.New(), nil
+	case "pebble":
+		return pebble.Open(pebble.Options{Dir: "store", FS: vfs.NewMem(), Memory: 8 << 20, Fsync: pebble.EverySec, Logger: log})
+	}
+	return nil, fmt.Errorf("no engine %q", name)
+}
+
+// testLog writes the server's log to the test's.
+type testLog struct{ t testing.TB }
+
+func (l testLog) Write(p []byte) (int, error) {
+	l.t.Log(strings.TrimRight(string(p), "\n"))
+	return len(p), nil
+}

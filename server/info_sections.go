@@ -1,0 +1,205 @@
+package server
+
+import (
+	"maps"
+	"net"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The sections of INFO that tell what the server is and does.
+
+func infoServer(t *infoText) {
+	srv := t.srv
+	up := time.Since(srv.started)
+	now := time.Now()
+	exe, err := os.Executable()
+	if err != nil {
+		exe = ""
+	}
+	t.nums("redis_version", RedisVersion, "redoubt_version", Version,
+		"redis_git_sha1", "00000000", "redis_git_dirty", 0, "redis_build_id", buildID(),
+		"redis_mode", "standalone", "os", systemName(), "arch_bits", strconv.IntSize,
+		"monotonic_clock", "Go runtime", "multiplexing_api", srv.multiplexing(), "atomicvar_api", "go-builtin",
+		"gcc_version", "0.0.0", "go_version", runtime.Version(), "process_id", os.Getpid(), "process_supervised", "no",
+		"run_id", srv.runID, "tcp_port", srv.tcpPort(), "server_time_usec", now.UnixMicro(),
+		"uptime_in_seconds", int64(up.Seconds()), "uptime_in_days", int64(up.Hours()/24),
+		"hz", srv.cfg.Int("hz"), "configured_hz", srv.cfg.Int("hz"), "lru_clock", now.Unix()&(1<<24-1),
+		"executable", exe, "config_file", srv.cfg.File(), "io_threads_active", boolInt(len(srv.loops) > 1))
+	for i, l := range srv.lns {
+		if l.unix {
+			t.line("listener%d:name=unix,bind=%s", i, l.addr)
+			continue
+		}
+		host, port, err := net.SplitHostPort(l.addr.String())
+		if err == nil {
+			t.line("listener%d:name=tcp,bind=%s,port=%s", i, host, port)
+		}
+	}
+}
+
+func (srv *Server) multiplexing() string {
+	if srv.usePipes {
+		return "goroutines"
+	}
+	return "epoll"
+}
+
+func (srv *Server) tcpPort() int {
+	for _, l := range srv.lns {
+		if a, ok := l.addr.(*net.TCPAddr); ok {
+			return a.Port
+		}
+	}
+	return 0
+}
+
+func boolInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// clientFigures are what INFO tells of all sessions together.
+type clientFigures struct {
+	in, out, memory int64
+}
+
+func (srv *Server) clientFigures() (f clientFigures) {
+	for _, s := range srv.clients.list() {
+		s.mu.Lock()
+		f.in = max(f.in, int64(s.bufPeak))
+		f.out = max(f.out, int64(s.pending()))
+		f.memory += int64(cap(s.buf) + cap(s.out.Buf))
+		s.mu.Unlock()
+	}
+	return f
+}
+
+func infoClients(t *infoText) {
+	srv, f := t.srv, t.srv.clientFigures()
+	t.nums("connected_clients", srv.clients.count.Load(), "cluster_connections", 0, "maxclients", srv.maxClients.Load(),
+		"client_recent_max_input_buffer", f.in, "client_recent_max_output_buffer", f.out,
+		"blocked_clients", srv.blockedClients())
+	t.zeros("tracking_clients", "clients_in_timeout_table", "total_blocking_keys", "total_blocking_keys_on_nokey")
+}
+
+// blockedClients is how many clients have a command that waits for something
+// to happen.
+func (srv *Server) blockedClients() int { return srv.pause.waiting() }
+
+func infoMemory(t *infoText) {
+	srv, m := t.srv, t.srv.memory(t.eng)
+	limit, total, clients := srv.maxMemory.Load(), systemMemory(), srv.clientFigures().memory
+	peak, start := srv.stats.peakMemory.Load(), srv.stats.startMemory
+	data := min(t.eng.MemoryBytes, m.used)
+	ratio := func(a, b int64) float64 {
+		if b <= 0 {
+			return 0
+		}
+		return float64(a) / float64(b)
+	}
+	amount := func(name string, n int64) { t.nums(name, n, name+"_human", human(n)) }
+	amount("used_memory", m.used)
+	amount("used_memory_rss", m.rss)
+	amount("used_memory_peak", peak)
+	t.line("used_memory_peak_perc:%.2f%%", 100*ratio(m.used, peak))
+	t.nums("used_memory_overhead", m.used-data, "used_memory_startup", start, "used_memory_dataset", data)
+	t.line("used_memory_dataset_perc:%.2f%%", 100*ratio(data, m.used))
+	t.nums("allocator_allocated", m.used, "allocator_active", m.used+m.resting, "allocator_resident", m.rss)
+	amount("total_system_memory", total)
+	t.nums("used_memory_lua", 0, "used_memory_vm_eval", 0, "used_memory_lua_human", "0B")
+	t.zeros("used_memory_scripts_eval", "number_of_cached_scripts", "number_of_functions", "number_of_libraries", "used_memory_vm_functions")
+	amount("used_memory_vm_total", 0)
+	t.zeros("used_memory_functions")
+	amount("used_memory_scripts", 0)
+	amount("maxmemory", limit)
+	t.nums("maxmemory_policy", srv.cfg.Enum("maxmemory-policy"))
+	t.line("allocator_frag_ratio:%.2f", ratio(m.used+m.resting, m.used))
+	t.num("allocator_frag_bytes", m.resting)
+	t.line("allocator_rss_ratio:%.2f", ratio(m.rss, m.used+m.resting))
+	t.num("allocator_rss_bytes", m.rss-m.used-m.resting)
+	t.nums("rss_overhead_ratio", "1.00", "rss_overhead_bytes", 0)
+	t.line("mem_fragmentation_ratio:%.2f", ratio(m.rss, m.used))
+	t.num("mem_fragmentation_bytes", m.rss-m.used)
+	t.zeros("mem_not_counted_for_evict", "mem_replication_backlog", "mem_total_replication_buffers", "mem_clients_slaves")
+	t.num("mem_clients_normal", clients)
+	t.zeros("mem_cluster_links", "mem_aof_buffer")
+	t.nums("mem_allocator", "go", "active_defrag_running", 0)
+	t.num("lazyfree_pending_objects", int64(boolInt(srv.exec.SweepStats().Clearing)))
+	t.num("lazyfreed_objects", srv.exec.SweepStats().Cleared)
+}
+
+func infoPersistence(t *infoText) {
+	srv := t.srv
+	s := srv.save.figures()
+	write := "ok"
+	if srv.eng.Err() != nil {
+		write = "err"
+	}
+	t.zeros("loading", "async_loading", "current_cow_peak", "current_cow_size", "current_cow_size_age")
+	t.nums("current_fork_perc", "0.00", "current_save_keys_processed", 0, "current_save_keys_total", 0,
+		"rdb_changes_since_last_save", srv.exec.Stats.Changes.Load()-s.changes,
+		"rdb_bgsave_in_progress", boolInt(s.running), "rdb_last_save_time", s.last.Unix(),
+		"rdb_last_bgsave_status", s.status(), "rdb_last_bgsave_time_sec", s.lastSeconds(), "rdb_current_bgsave_time_sec", s.runningSeconds(),
+		"rdb_saves", s.saves, "rdb_last_cow_size", 0, "rdb_last_load_keys_expired", 0, "rdb_last_load_keys_loaded", 0,
+		"aof_enabled", boolInt(!srv.boundedByMemory), "aof_rewrite_in_progress", 0, "aof_rewrite_scheduled", 0,
+		"aof_last_rewrite_time_sec", -1, "aof_current_rewrite_time_sec", -1, "aof_last_bgrewrite_status", "ok",
+		"aof_rewrites", 0, "aof_rewrites_consecutive_failures", 0, "aof_last_write_status", write,
+		"aof_last_cow_size", 0, "module_fork_in_progress", 0, "module_fork_last_cow_size", 0)
+	if !srv.boundedByMemory {
+		t.nums("aof_current_size", t.eng.DiskBytes, "aof_base_size", t.eng.DiskBytes, "aof_pending_rewrite", 0,
+			"aof_buffer_length", 0, "aof_pending_bio_fsync", t.eng.PendingTicket, "aof_delayed_fsync", 0)
+	}
+}
+
+func infoReplication(t *infoText) {
+	t.nums("role", "master", "connected_slaves", 0, "master_failover_state", "no-failover",
+		"master_replid", *t.srv.stats.replID.Load(), "master_replid2", strings.Repeat("0", 40), "master_repl_offset", 0,
+		"second_repl_offset", -1, "repl_backlog_active", 0, "repl_backlog_size", t.srv.cfg.Int("repl-backlog-size"),
+		"repl_backlog_first_byte_offset", 0, "repl_backlog_histlen", 0)
+}
+
+func infoCPU(t *infoText) {
+	sys, user := cpuTime()
+	t.line("used_cpu_sys:%.6f", sys.Seconds())
+	t.line("used_cpu_user:%.6f", user.Seconds())
+	t.line("used_cpu_sys_children:%.6f", 0.0)
+	t.line("used_cpu_user_children:%.6f", 0.0)
+}
+
+func infoErrorStats(t *infoText) {
+	_, codes := t.srv.errors.counts()
+	for _, code := range slices.Sorted(maps.Keys(codes)) {
+		t.line("errorstat_%s:count=%d", infoSafe(code), codes[code])
+	}
+}
+
+// infoSafe replaces what would break a line of INFO.
+func infoSafe(s string) string {
+	return strings.Map(func(r rune) rune {
+		if strings.ContainsRune("#:\n\r", r) {
+			return '_'
+		}
+		return r
+	}, s)
+}
+
+func infoKeyspace(t *infoText) {
+	space := t.srv.exec.Space()
+	for db := range space.Databases() {
+		keys, volatile, err := space.Count(db)
+		if err != nil {
+			t.srv.log.Error("counting keys for INFO failed", "err", err)
+			return
+		}
+		if keys > 0 {
+			t.line("db%d:keys=%d,expires=%d,avg_ttl=0", db, keys, volatile)
+		}
+	}
+}

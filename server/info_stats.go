@@ -1,0 +1,125 @@
+package server
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"redoubt/command"
+)
+
+// The sections of INFO that count.
+
+func infoStats(t *infoText) {
+	srv := t.srv
+	st := &srv.stats
+	calls, nanos := st.calls()
+	in, out := srv.net()
+	errors, _ := srv.errors.counts()
+	sweep := srv.exec.SweepStats()
+	t.nums("total_connections_received", st.connections.Load(), "total_commands_processed", calls,
+		"instantaneous_ops_per_sec", st.rates.commands.Load(),
+		"total_net_input_bytes", in, "total_net_output_bytes", out)
+	t.zeros("total_net_repl_input_bytes", "total_net_repl_output_bytes")
+	t.line("instantaneous_input_kbps:%.2f", float64(st.rates.in.Load())/1024)
+	t.line("instantaneous_output_kbps:%.2f", float64(st.rates.out.Load())/1024)
+	t.nums("instantaneous_input_repl_kbps", "0.00", "instantaneous_output_repl_kbps", "0.00",
+		"rejected_connections", st.rejected.Load(), "sync_full", 0, "sync_partial_ok", 0, "sync_partial_err", 0,
+		"expired_keys", srv.exec.Stats.Expired.Load(), "expired_stale_perc", "0.00",
+		"expired_time_cap_reached_count", sweep.Behind, "expire_cycle_cpu_milliseconds", sweep.Nanos/1e6)
+	t.zeros("evicted_keys", "evicted_clients", "total_eviction_exceeded_time", "current_eviction_exceeded_time")
+	t.nums("keyspace_hits", srv.exec.Stats.Hits.Load(), "keyspace_misses", srv.exec.Stats.Misses.Load())
+	t.zeros("pubsub_channels", "pubsub_patterns", "pubsubshard_channels", "latest_fork_usec", "total_forks",
+		"migrate_cached_sockets", "slave_expires_tracked_keys", "active_defrag_hits", "active_defrag_misses",
+		"active_defrag_key_hits", "active_defrag_key_misses", "total_active_defrag_time", "current_active_defrag_time",
+		"tracking_total_keys", "tracking_total_items", "tracking_total_prefixes", "unexpected_error_replies")
+	t.nums("total_error_replies", errors, "dump_payload_sanitizations", 0)
+	t.num("eventloop_duration_cmd_sum", nanos/1000)
+	t.nums("client_query_buffer_limit_disconnections", st.queryLimit.Load(),
+		"client_output_buffer_limit_disconnections", st.outputLimit.Load())
+	t.zeros("acl_access_denied_auth", "acl_access_denied_cmd", "acl_access_denied_key", "acl_access_denied_channel")
+}
+
+func infoDebug(t *infoText) {}
+
+func infoCommandStats(t *infoText) {
+	t.srv.stats.each(func(cmd *command.Command, s *commandStats) {
+		micros, each := s.nanos/1000, 0.0
+		if s.calls > 0 {
+			each = float64(s.nanos) / 1000 / float64(s.calls)
+		}
+		t.line("cmdstat_%s:calls=%d,usec=%d,usec_per_call=%.2f,rejected_calls=%d,failed_calls=%d",
+			infoSafe(cmd.FullName), s.calls, micros, each, s.rejected, s.failed)
+	})
+}
+
+func infoLatencyStats(t *infoText) {
+	if !t.srv.stats.tracking.Load() {
+		return
+	}
+	list := percentiles(t.srv.cfg.Str("latency-tracking-info-percentiles"))
+	t.srv.stats.each(func(cmd *command.Command, s *commandStats) {
+		if s.timed == 0 {
+			return
+		}
+		parts := make([]string, len(list))
+		for i, p := range list {
+			micros := float64(s.percentile(p)) / float64(time.Microsecond)
+			parts[i] = "p" + strconv.FormatFloat(p, 'f', -1, 64) + "=" + strconv.FormatFloat(micros, 'f', 3, 64)
+		}
+		t.line("latency_percentiles_usec_%s:%s", infoSafe(cmd.FullName), strings.Join(parts, ","))
+	})
+}
+
+// percentiles reads latency-tracking-info-percentiles, whose form config saw to.
+func percentiles(text string) (list []float64) {
+	for w := range strings.FieldsSeq(text) {
+		if p, err := strconv.ParseFloat(w, 64); err == nil {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// infoRedoubt tells what Redis has no words for.
+func infoRedoubt(t *infoText) {
+	srv, e := t.srv, t.eng
+	caps := srv.eng.Capabilities()
+	dir := srv.cfg.Str("dir")
+	if !caps.Durable {
+		dir = ""
+	}
+	sweep, save := srv.exec.SweepStats(), srv.save.figures()
+	t.nums("redoubt_version", Version, "engine", srv.cfg.Enum("engine"), "durability", srv.durability(), "store_dir", dir,
+		"store_error", infoSafe(errorText(srv.eng.Err())), "event_loops", len(srv.loops),
+		"committed_ticket", uint64(srv.eng.Committed()), "durable_ticket", uint64(srv.eng.Durable()), "pending_commits", srv.lag(),
+		"commits", e.Commits, "memory_bytes", e.MemoryBytes, "disk_bytes", e.DiskBytes,
+		"syncs", e.Syncs, "sync_usec", e.SyncNanos/1000, "cache_hits", e.CacheHits, "cache_misses", e.CacheMisses,
+		"checkpoint_dir", save.dir, "checkpoints_supported", boolInt(caps.Durable),
+		"sweep_cycles", sweep.Cycles, "sweep_usec", sweep.Nanos/1000, "sweep_behind", sweep.Behind,
+		"cleared_rows", sweep.Cleared, "clearing", boolInt(sweep.Clearing))
+	for _, d := range e.Detail {
+		t.num("engine_"+d.Name, d.Value)
+	}
+}
+
+// durability is when a write is safe, in the words of appendfsync.
+func (srv *Server) durability() string {
+	if srv.boundedByMemory {
+		return "none"
+	}
+	return srv.cfg.Enum("appendfsync")
+}
+
+// lag is how many commits are not durable yet.
+func (srv *Server) lag() int64 {
+	durable := srv.eng.Durable() // first, so that it is not above the other
+	return int64(srv.eng.Committed() - durable)
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

@@ -1,0 +1,307 @@
+// Package crash kills a real server at random moments under load, starts it
+// again, and checks that it kept its word: every acknowledged write is there,
+// none is there by half, nothing that was read is undone.
+package crash
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"redoubt/internal/respclient"
+	"redoubt/internal/testserver"
+)
+
+var (
+	rounds = flag.Int("rounds", 3, "how often each server is killed")
+	seed   = flag.Uint64("seed", 0, "seed of the operations and of the moments; 0 takes one from the clock")
+	race   = flag.Bool("racebuild", false, "build the server with the race detector")
+)
+
+var program string
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if *seed == 0 {
+		*seed = uint64(time.Now().UnixNano())
+	}
+	if n, err := strconv.Atoi(os.Getenv("REDOUBT_CRASH_ROUNDS")); err == nil {
+		*rounds = n
+	}
+	var flags []string
+	if *race {
+		flags = append(flags, "-race")
+	}
+	path, err := testserver.Build(flags...)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	program = path
+	code := m.Run()
+	if err := os.RemoveAll(filepath.Dir(path)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	os.Exit(code)
+}
+
+const writers = 12
+
+// cluster is the clients of one store, over its whole life.
+type cluster struct {
+	dir, fsync string
+	rng        *rand.Rand
+	clients    []*client
+	seen       map[string]int // the highest count that anybody read, by db/key
+}
+
+func newCluster(t *testing.T, fsync string) *cluster {
+	t.Logf("seed %d", *seed)
+	c := &cluster{dir: t.TempDir(), fsync: fsync, rng: rand.New(rand.NewPCG(*seed, 77)), seen: make(map[string]int)}
+	for i := range writers {
+		c.clients = append(c.clients, newClient(i, *seed))
+	}
+	return c
+}
+
+func (c *cluster) start(t *testing.T) *testserver.Process {
+	t.Helper()
+	return testserver.StartProcess(t, program, c.dir, "--appendfsync", c.fsync, "--engine", "pebble")
+}
+
+// load runs all clients and readers against a server until stop has run and
+// every connection is broken.
+func (c *cluster) load(t *testing.T, addr string, stop func()) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for _, cl := range c.clients {
+		wg.Go(func() {
+			if err := cl.write(addr); errors.Is(err, errWrongReply) {
+				t.Errorf("client %d: %v", cl.id, err)
+			}
+		})
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var mu sync.Mutex
+	for i := range 2 {
+		rng := rand.New(rand.NewPCG(*seed, uint64(1000+i)))
+		wg.Go(func() {
+			seen := readCounts(ctx, addr, rng)
+			mu.Lock()
+			defer mu.Unlock()
+			for k, n := range seen {
+				c.seen[k] = max(c.seen[k], n)
+			}
+		})
+	}
+	stop()
+	cancel()
+	wg.Wait()
+}
+
+// readCounts reads counters of others and returns the highest it saw of each.
+func readCounts(ctx context.Context, addr string, rng *rand.Rand) map[string]int {
+	seen := make(map[string]int)
+	conn, err := respclient.Dial(addr)
+	if err != nil {
+		return seen
+	}
+	defer conn.Close()
+	for ctx.Err() == nil {
+		id := 1 + rng.IntN(writers-1)
+		db, key := strconv.Itoa(id%3), fmt.Sprintf("count:%d:%d", id, rng.IntN(8))
+		if _, err := conn.Do("SELECT", db); err != nil {
+			return seen
+		}
+		v, err := conn.Do("GET", key)
+		if err != nil {
+			return seen
+		}
+		if n := int(v.Int()); n > seen[db+"/"+key] {
+			seen[db+"/"+key] = n
+		}
+	}
+	return seen
+}
+
+// check compares a restarted server with what the clients and readers know.
+func (c *cluster) check(t *testing.T, addr string) {
+	t.Helper()
+	found, err := dump(addr)
+	if err != nil {
+		t.Fatalf("read the store: %v", err)
+	}
+	for _, cl := range c.clients {
+		own := state{}
+		for db := range cl.acked {
+			own[db] = make(map[string]value)
+			for k, v := range found[db] {
+				if cl.alone || strings.HasSuffix(k[:strings.LastIndexByte(k, ':')], fmt.Sprintf(":%d", cl.id)) {
+					own[db][k] = v
+				}
+			}
+		}
+		if err := cl.settle(own); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for place, n := range c.seen {
+		db, key, _ := strings.Cut(place, "/")
+		d, _ := strconv.Atoi(db)
+		if now, _ := strconv.Atoi(found[d][key].text); now < n {
+			t.Fatalf("a reader saw %s at %d, now it is %d", place, n, now)
+		}
+	}
+}
+
+// dump reads all databases, and checks DBSIZE by the way.
+func dump(addr string) (state, error) {
+	conn, err := respclient.Dial(addr)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	all := state{}
+	for db := range 16 {
+		if _, err := conn.Do("SELECT", strconv.Itoa(db)); err != nil {
+			return nil, err
+		}
+		keys, err := scanAll(conn)
+		if err != nil {
+			return nil, err
+		}
+		all[db] = make(map[string]value)
+		for k := range keys {
+			text, err := conn.Do("GET", k)
+			if err != nil {
+				return nil, err
+			}
+			at, err := conn.Do("PEXPIRETIME", k)
+			if err != nil {
+				return nil, err
+			}
+			if text.IsNull { // a short-lived one that expired meanwhile
+				continue
+			}
+			all[db][k] = value{text.Str, max(0, at.Int())}
+		}
+		if err := checkSize(conn, db); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// checkSize waits until DBSIZE is the number of keys; expired ones may be
+// counted until they are removed in the background.
+func checkSize(conn *respclient.Client, db int) error {
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		keys, err := scanAll(conn)
+		if err != nil {
+			return err
+		}
+		size, err := conn.Do("DBSIZE")
+		if err != nil {
+			return err
+		}
+		if int(size.Int()) == len(keys) {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("DBSIZE of database %d is %d, SCAN finds %d keys", db, size.Int(), len(keys))
+		}
+	}
+}
+
+func scanAll(conn *respclient.Client) (map[string]bool, error) {
+	keys := make(map[string]bool)
+	for cursor := "0"; ; {
+		v, err := conn.Do("SCAN", cursor, "COUNT", "100")
+		if err != nil {
+			return nil, err
+		}
+		if v.IsError() || len(v.Elems) != 2 {
+			return nil, fmt.Errorf("SCAN: %s", v)
+		}
+		for _, k := range v.Elems[1].Elems {
+			keys[k.Str] = true
+		}
+		if cursor = v.Elems[0].Str; cursor == "0" {
+			return keys, nil
+		}
+	}
+}
+
+func (c *cluster) acknowledged() (n int) {
+	for _, cl := range c.clients {
+		n += cl.count
+	}
+	return n
+}
+
+// TestKill kills the server again and again.
+func TestKill(t *testing.T) {
+	for _, fsync := range []string{"always", "everysec"} {
+		t.Run(fsync, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, fsync)
+			for range *rounds {
+				p := c.start(t)
+				c.load(t, p.Addr, func() {
+					<-time.After(time.Duration(50+c.rng.IntN(450)) * time.Millisecond)
+					p.Kill()
+				})
+				if t.Failed() {
+					return
+				}
+				if c.rng.IntN(3) == 0 { // and once more while it recovers
+					p = testserver.Launch(t, program, c.dir, "--appendfsync", c.fsync, "--engine", "pebble")
+					<-time.After(time.Duration(c.rng.IntN(60)) * time.Millisecond)
+					p.Kill()
+				}
+				p = c.start(t)
+				c.check(t, p.Addr)
+				p.Kill()
+			}
+			t.Logf("%d rounds, %d acknowledged commands", *rounds, c.acknowledged())
+			if c.acknowledged() == 0 {
+				t.Error("nothing was acknowledged: the test tested nothing")
+			}
+		})
+	}
+}
+
+// TestTerminate asks the server to end while clients write: it does so soon,
+// with exit code 0, and everything is there afterwards.
+func TestTerminate(t *testing.T) {
+	t.Parallel()
+	for _, fsync := range []string{"always", "everysec"} {
+		t.Run(fsync, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, fsync)
+			p := c.start(t)
+			c.load(t, p.Addr, func() {
+				<-time.After(200 * time.Millisecond)
+				code, err := p.Terminate(15 * time.Second)
+				if err != nil || code != 0 {
+					t.Errorf("exit code %d, %v\n%s", code, err, p.Log())
+				}
+				p.Kill()
+			})
+			p = c.start(t)
+			c.check(t, p.Addr)
+			if c.acknowledged() == 0 {
+				t.Error("nothing was acknowledged: the test tested nothing")
+			}
+		})
+	}
+}

@@ -1,0 +1,47 @@
+package differential
+
+import (
+	"testing"
+	"time"
+
+	"redoubt/internal/testserver"
+)
+
+// redoubtTarget is a Redoubt in this process. Without a live clock its time
+// stands still except where a sequence moves it.
+func redoubtTarget(t *testing.T, o testserver.Options, live bool, burst int) *serverTarget {
+	label := "Redoubt, engine " + o.Engine
+	if o.Pipes {
+		label += ", pipes"
+	}
+	s := &serverTarget{label: label, reset: func() {}, advance: time.Sleep, burst: burst}
+	if !live {
+		o.Clock = testserver.NewClock(time.UnixMilli(epoch))
+		s.reset = func() { o.Clock.Set(time.UnixMilli(epoch)) }
+		s.advance = o.Clock.Advance
+	}
+	s.addr = testserver.Start(t, o).Addr
+	return s
+}
+
+// TestModel compares Redoubt on every engine with the model: on mem with one
+// command at a time and with goroutines for carriers, on Pebble with bursts.
+func TestModel(t *testing.T) {
+	t.Parallel()
+	each(t, 60, false, []target{
+		modelTarget{},
+		redoubtTarget(t, testserver.Options{Engine: "mem"}, false, 1),
+		redoubtTarget(t, testserver.Options{Engine: "mem", Pipes: true}, false, 50),
+		redoubtTarget(t, testserver.Options{Engine: "pebble"}, false, 50),
+	})
+}
+
+// TestRedis compares Redoubt with a real Redis.
+func TestRedis(t *testing.T) {
+	testserver.Oracle(t)
+	each(t, 1000, true, []target{
+		redisTarget(t),
+		redoubtTarget(t, testserver.Options{Engine: "mem"}, true, 50),
+		redoubtTarget(t, testserver.Options{Engine: "pebble"}, true, 50),
+	})
+}
