@@ -189,7 +189,7 @@ func tellExpiry(c *Ctx, absolute bool, unit int64) error {
 		at -= c.Tx.Now
 	}
 	if unit > 1 {
-		at = (at + unit/2) / unit
+		at = int64((uint64(at) + uint64(unit/2)) / uint64(unit)) // unsigned, as the latest times would overflow
 	}
 	c.Reply.Int(at)
 	return nil

@@ -21,6 +21,9 @@
 // caller may reuse it as soon as the call returns. What an engine hands out is
 // said on each method.
 //
+// Keys that begin with ff ff ff ff are reserved to engines, for rows of their
+// own: no batch may touch them, and no reader sees them.
+//
 // The suite in engine/enginetest holds an engine to this page; engine/mem is
 // the simplest engine that passes it, and the reference for the others.
 package engine
@@ -36,7 +39,8 @@ var (
 	// connection was lost, say). It must not be retried blindly.
 	ErrUnknownOutcome = errors.New("outcome of the commit is unknown")
 	// ErrReadOnly: the store refuses writes since an earlier write or sync
-	// failed. Reads still work where they can. The wrapped text says why.
+	// failed. Reads still work where they can. The wrapped text says why. It
+	// is for good once Engine.Err says so, else writes may work again later.
 	ErrReadOnly = errors.New("store refuses writes")
 	// ErrFull: the store has no room for the rows. Nothing was written.
 	ErrFull = errors.New("store is full")
@@ -92,8 +96,10 @@ type View interface {
 	// may bring them nearer, all at once; it may do nothing.
 	Prefetch(keys [][]byte)
 	// Commit applies the batch atomically. After a nil error the writes are
-	// visible to every reader that starts. The batch is not changed and may be
-	// reset at once. Errors: ErrConflict, ErrUnknownOutcome, ErrReadOnly,
+	// visible to every reader that starts. An empty batch gets ticket 0. The
+	// batch is not changed and may be reset at once. A store that fails while a
+	// commit is under way may return a ticket that never becomes durable: who
+	// waits for one looks at Engine.Err. Errors: ErrConflict, ErrUnknownOutcome, ErrReadOnly,
 	// ErrFull, ErrClosed; on each but ErrUnknownOutcome nothing was written.
 	Commit(b *Batch) (Ticket, error)
 	// Close ends the view. It must be called once, after Commit or instead.

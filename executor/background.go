@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,10 +21,14 @@ const (
 	clearStep  = 256 // rows cleared per commit
 	sweepEvery = 100 * time.Millisecond
 	sweepAtLow = time.Millisecond
+	retryEvery = time.Second // when the store refuses
 )
 
 type sweeper struct {
-	off    atomic.Bool // DEBUG SET-ACTIVE-EXPIRE 0
+	off atomic.Bool // DEBUG SET-ACTIVE-EXPIRE 0
+	// turn: the sweep and the clearing take turns, since both remove keys of
+	// flushed databases, and the clearing takes no latches.
+	turn   sync.Mutex
 	clear  chan struct{}
 	Cycles atomic.Int64
 	// SweepNanos is the time spent on expiry, Behind the number of sweeps that
@@ -74,11 +79,14 @@ func (x *Executor) Background(ctx context.Context) {
 		}
 		pause := sweepEvery
 		if !x.sweep.off.Load() {
+			var err error
 			if due := x.space.NextDue(); due <= x.clock().UnixMilli() {
-				x.Sweep(ctx)
+				err = x.Sweep(ctx)
 			}
 			// Come back when the next key is due, if that is sooner.
-			if next := x.space.NextDue() - x.clock().UnixMilli(); next < pause.Milliseconds() {
+			if err != nil {
+				pause = retryEvery
+			} else if next := x.space.NextDue() - x.clock().UnixMilli(); next < pause.Milliseconds() {
 				pause = max(sweepAtLow, time.Duration(next)*time.Millisecond)
 			}
 		}
@@ -86,8 +94,9 @@ func (x *Executor) Background(ctx context.Context) {
 	}
 }
 
-// Sweep removes every key whose time has come.
-func (x *Executor) Sweep(ctx context.Context) {
+// Sweep removes every key whose time has come. An error is logged; what is still
+// due comes again the next time.
+func (x *Executor) Sweep(ctx context.Context) error {
 	start := time.Now()
 	x.sweep.Cycles.Add(1)
 	for group := range keyspace.Groups {
@@ -95,7 +104,7 @@ func (x *Executor) Sweep(ctx context.Context) {
 			n, err := x.sweepStep(group)
 			if err != nil {
 				x.log.Error("expiring keys failed", "err", err)
-				return
+				return err
 			}
 			if n < sweepStep || ctx.Err() != nil || x.sweep.off.Load() {
 				break
@@ -107,6 +116,7 @@ func (x *Executor) Sweep(ctx context.Context) {
 		}
 	}
 	x.sweep.SweepNanos.Add(time.Since(start).Nanoseconds())
+	return nil
 }
 
 func (x *Executor) sweepStep(group int) (n int, err error) {
@@ -123,6 +133,8 @@ func (x *Executor) sweepStep(group int) (n int, err error) {
 	for i, d := range list {
 		keys[i] = x.latches.of(d.Key)
 	}
+	x.sweep.turn.Lock()
+	defer x.sweep.turn.Unlock()
 	_, err = x.Do(keys, func(tx *keyspace.Tx) {
 		for _, d := range list {
 			tx.Expire(d)
@@ -155,31 +167,40 @@ func (x *Executor) Do(stripes []uint32, f func(*keyspace.Tx)) (engine.Ticket, er
 // clearLoop clears flushed databases and deleted values, once at the start and
 // whenever there is something new.
 func (x *Executor) clearLoop(ctx context.Context) {
+	retry := time.NewTimer(retryEvery)
+	retry.Stop()
+	defer retry.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-x.sweep.clear:
+		case <-retry.C:
 		}
 		x.sweep.Clearing.Store(true)
-		x.clearAll(ctx)
+		if x.clearAll(ctx) != nil {
+			retry.Reset(retryEvery)
+		}
 		x.sweep.Clearing.Store(false)
 	}
 }
 
-func (x *Executor) clearAll(ctx context.Context) {
+func (x *Executor) clearAll(ctx context.Context) error {
 	var c keyspace.Clearing
 	var before int64
 	for more := true; more && ctx.Err() == nil; {
+		x.sweep.turn.Lock()
 		_, err := x.Do(nil, func(tx *keyspace.Tx) { more = tx.Clear(&c, clearStep) })
+		x.sweep.turn.Unlock()
 		if err != nil {
 			x.log.Error("clearing deleted data failed", "err", err)
-			return
+			return err
 		}
 		x.sweep.Cleared.Add(c.Cleared - before)
 		before = c.Cleared
 		runtime.Gosched()
 	}
+	return nil
 }
 
 var _ command.Usage = (*Batch)(nil)

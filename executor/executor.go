@@ -57,11 +57,15 @@ type Executor struct {
 
 	latches latches
 	whole   sync.RWMutex
+	// wholeLast is the ticket of the last commit that held the whole keyspace:
+	// it may have changed any key, and stamped no latch.
+	wholeLast atomic.Uint64
 
 	limits    atomic.Pointer[command.Limits]
 	listening atomic.Uint32
 	listener  func(*keyspace.Effects)
 
+	born    uint32 // the time of the start, in seconds
 	seed    atomic.Uint64
 	batchID atomic.Uint32
 	idle    sync.Pool // of *Batch, for workers
@@ -84,6 +88,7 @@ func New(o Options) *Executor {
 	}
 	x.latches.seed = maphash.MakeSeed()
 	x.seed.Store(o.Seed)
+	x.born = uint32(o.Clock().Unix())
 	x.SetLimits(o.Limits)
 	x.sweep.init()
 	x.idle.New = func() any { return x.NewWaitingBatch() }
@@ -127,6 +132,7 @@ type Batch struct {
 
 	open    bool
 	alone   bool
+	frozen  bool // reads a snapshot
 	rows    engine.Batch
 	fx      keyspace.Effects
 	tx      keyspace.Tx
@@ -211,15 +217,16 @@ func (b *Batch) unlock() {
 // commits the batch and then hands the call to Executor.RunAlone elsewhere.
 func (b *Batch) Run(c *Call) bool {
 	c.Failed = false
-	if !b.worker && (c.Cmd.Flags&(command.Alone|command.Slow) != 0 || b.x.remote) {
+	if !b.worker && (c.Cmd.Flags&(command.Alone|command.Slow|command.OneState) != 0 || b.x.remote) {
 		return false
 	}
-	if b.worker && !b.alone && c.Cmd.Flags&command.Alone != 0 {
+	if b.worker && (!b.alone && c.Cmd.Flags&command.Alone != 0 || !b.frozen && c.Cmd.Flags&command.OneState != 0) {
 		return false
 	}
 	for {
 		ok, err := b.begin()
 		if err != nil {
+			c.Wait, c.Own = 0, false
 			b.fail(c, err)
 			return true
 		}
@@ -236,7 +243,9 @@ func (b *Batch) Run(c *Call) bool {
 		}
 		start := len(c.Reply.Buf)
 		mark := b.tx.Start()
-		b.tx.DB, b.tx.Writable = c.DB, write
+		// Without keys there are no latches: such a call must not write, whatever
+		// its handler thinks of its arguments.
+		b.tx.DB, b.tx.Writable = c.DB, write && (len(b.keys) > 0 || b.alone)
 		b.tx.Latched = write || len(b.keys) != 1 || b.x.latches.tab[b.keys[0]].owner.Load() == b.id
 		again := false
 		err = b.exec(c)
@@ -252,7 +261,7 @@ func (b *Batch) Run(c *Call) bool {
 		b.tx.Rollback(mark)
 		c.Reply.Buf = c.Reply.Buf[:start]
 		switch {
-		case again && b.tryLatch(b.keys):
+		case again && !b.tx.Latched && b.tryLatch(b.keys):
 			continue // now with its latch
 		case again || errors.Is(err, keyspace.ErrHeavy):
 			return false
@@ -331,13 +340,15 @@ func (b *Batch) latchKeys(c *Call) (ok, write bool) {
 		}
 	} else if len(c.Cmd.Keys) > 0 {
 		b.args = c.Args
-		c.Cmd.EachKey(c.Args, b.eachLatch)
+		if !c.Cmd.EachKey(c.Args, b.eachLatch) {
+			b.keys = b.keys[:0] // the arguments do not fit, as the handler will say
+		}
 	}
 	if len(b.keys) == 0 || (len(b.keys) == 1 && !write && !b.worker) {
 		return true, write
 	}
 	if b.worker && len(b.held) == 0 {
-		b.latch(b.keys)
+		b.keys = b.latch(b.keys)
 		return true, write
 	}
 	return b.tryLatch(b.keys), write
@@ -348,6 +359,9 @@ func (b *Batch) latchKeys(c *Call) (ok, write bool) {
 // for the commits that it may have seen.
 func (b *Batch) used(c *Call, write bool) {
 	c.Wait, c.Own = 0, write
+	if !b.x.volatile {
+		c.Wait = engine.Ticket(b.x.wholeLast.Load())
+	}
 	for _, i := range b.keys {
 		s := &b.x.latches.tab[i]
 		if !c.NoTouch && s.used.Load() != b.seconds {
@@ -410,6 +424,9 @@ func (b *Batch) commit() {
 			t = 0
 		}
 	}
+	if b.alone && t != 0 {
+		b.x.wholeLast.Store(uint64(t))
+	}
 	b.unlatch(t)
 	b.tx.Rows.View.Close()
 	b.unlock()
@@ -470,8 +487,15 @@ func (x *Executor) RunAlone(c *Call) engine.Ticket {
 	if c.Cmd.Flags&command.OneState != 0 {
 		return b.runFrozen(c)
 	}
-	b.Run(c)
+	b.take(c)
 	return c.ready(b.Commit())
+}
+
+// take runs a command that cannot be left to anybody else.
+func (b *Batch) take(c *Call) {
+	if !b.Run(c) {
+		b.fail(c, errors.New("internal error: no worker can run this command"))
+	}
 }
 
 // ready is the ticket that must be durable before the reply is sent.
@@ -484,19 +508,24 @@ func (c *Call) ready(own engine.Ticket) engine.Ticket {
 
 // runFrozen runs a command that reads many rows on a snapshot.
 func (b *Batch) runFrozen(c *Call) engine.Ticket {
+	// The latch comes first: the snapshot must be one of the databases as they
+	// are numbered now.
+	if _, err := b.begin(); err != nil {
+		b.fail(c, err)
+		return 0
+	}
 	snap, err := b.x.eng.Snapshot()
 	if err != nil {
+		b.Commit()
 		b.fail(c, fmt.Errorf("snapshot: %w", err))
 		return 0
 	}
-	if _, err := b.begin(); err != nil {
-		b.fail(c, errors.Join(err, snap.Close()))
-		return 0
-	}
 	live := b.tx.Rows.View
-	b.tx.Rows.View = frozen{snap, live}
-	b.Run(c)
-	return c.ready(b.Commit())
+	b.tx.Rows.View, b.frozen = frozen{snap, live}, true
+	b.take(c)
+	t := c.ready(b.Commit())
+	b.frozen = false
+	return t
 }
 
 // frozen is a snapshot in the place of a view.
@@ -517,9 +546,10 @@ func (f frozen) Close() {
 }
 
 // Idle, Freq and Touch implement command.Usage. They go by the key's stripe:
-// a key may look fresher than it is when another one shares it.
+// a key may look fresher than it is when another one shares it. Nothing is known
+// of the time before the start.
 func (b *Batch) Idle(key []byte) int64 {
-	used := b.x.latches.tab[b.x.latches.of(key)].used.Load()
+	used := max(b.x.born, b.x.latches.tab[b.x.latches.of(key)].used.Load())
 	return max(0, int64(b.seconds)-int64(used))
 }
 
@@ -536,7 +566,8 @@ func (b *Batch) Freq(key []byte) int64 {
 func (b *Batch) Touch(key []byte) { b.x.latches.tab[b.x.latches.of(key)].used.Store(b.seconds) }
 
 // NewWaitingBatch makes a batch for a goroutine that may wait and may take
-// long. Only commands that need the whole keyspace are refused by its Run.
+// long. Only commands that need the whole keyspace or one state of it are
+// refused by its Run.
 func (x *Executor) NewWaitingBatch() *Batch {
 	b := x.NewBatch()
 	b.worker = true

@@ -32,6 +32,8 @@ type fixture struct {
 	eng *journal
 	now atomic.Int64 // Unix milliseconds
 	log *logbook
+
+	background bool // the background work runs: latches may be held at any time
 }
 
 const (
@@ -297,6 +299,7 @@ type journal struct {
 	mu       sync.Mutex
 	visible  func(engine.Ticket) // called inside Commit, once the rows are visible
 	snapshot func()              // called inside Snapshot, once it is taken
+	walked   func()              // called when an iterator of a view is closed
 }
 
 func (j *journal) Capabilities() engine.Capabilities {
@@ -364,6 +367,26 @@ func (v *journalView) Commit(b *engine.Batch) (engine.Ticket, error) {
 	return t, err
 }
 
+func (v *journalView) Iter(lo, hi []byte, reverse bool) engine.Iterator {
+	return &journalIter{v.View.Iter(lo, hi, reverse), v.j}
+}
+
+type journalIter struct {
+	engine.Iterator
+	j *journal
+}
+
+func (it *journalIter) Close() error {
+	err := it.Iterator.Close()
+	it.j.mu.Lock()
+	hook := it.j.walked
+	it.j.mu.Unlock()
+	if hook != nil {
+		hook()
+	}
+	return err
+}
+
 func (v *journalView) Close() {
 	v.j.began.Add(-1)
 	v.View.Close()
@@ -379,4 +402,10 @@ func (j *journal) onSnapshot(f func()) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.snapshot = f
+}
+
+func (j *journal) onWalked(f func()) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.walked = f
 }

@@ -58,15 +58,18 @@ func (b *Batch) tryLatch(list []uint32) bool {
 	return true
 }
 
-// latch waits for the latches of the given stripes. The batch holds none.
-func (b *Batch) latch(list []uint32) {
+// latch waits for the latches of the given stripes, and returns them in order
+// and once each. The batch holds none.
+func (b *Batch) latch(list []uint32) []uint32 {
 	slices.Sort(list)
-	for _, i := range slices.Compact(list) {
+	list = slices.Compact(list)
+	for _, i := range list {
 		s := &b.x.latches.tab[i]
 		s.mu.Lock()
 		s.owner.Store(b.id)
 		b.held = append(b.held, i)
 	}
+	return list
 }
 
 // unlatch gives the latches back, stamped with the ticket of the commit.

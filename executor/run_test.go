@@ -191,6 +191,10 @@ func TestSlowCommandsAreForWorkers(t *testing.T) {
 	_, s := c.commit()
 	f.want("knows where it runs", s, "1")
 	equal(t, "alone on a waiting batch", c.try("flushall"), false)
+	equal(t, "one state on a waiting batch", c.try("keys *"), false)
+	state := custom("state", command.ReadOnly|command.OneState, nil)
+	equal(t, "one state on a waiting batch", c.tryCmd(state, words("state k")), false)
+	equal(t, "one state on a loop", f.client().tryCmd(state, words("state k")), false)
 	f.free()
 }
 
@@ -287,7 +291,7 @@ func TestAFailedCommandLeavesNoTrace(t *testing.T) {
 		"panic":   {command.Write, func(*command.Ctx) error { panic("a bug") }, internal},
 		"runtime": {command.Write, func(c *command.Ctx) error { c.Args[100] = nil; return nil }, internal},
 		"a read that writes": {command.ReadOnly, func(*command.Ctx) error { return nil },
-			"!ERR a command that is not flagged as a write tried to write"},
+			"!ERR a command that is not flagged as a write, or has no keys, tried to write"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -378,6 +382,23 @@ func TestLatchesAreThoseOfTheKeys(t *testing.T) {
 // A write without keys has no latches: it must run alone.
 func TestWritesHaveKeysOrRunAlone(t *testing.T) {
 	t.Parallel()
+	f := newFixture(t)
+	write := func(c *command.Ctx) error { store(c.Tx, []byte("k"), "v"); c.Reply.OK(); return nil }
+	for _, keys := range [][]command.KeySpec{
+		nil, command.OneKey(7, command.RW), command.KeyRange(1, 7, 1, command.RW), command.KeyNum(2, command.RW),
+		append(command.OneKey(1, command.RW), command.KeyNum(2, command.RW)...),
+	} {
+		cmd := &command.Command{Name: "w", FullName: "w", Arity: -1, Flags: command.Write, Keys: keys, Run: write}
+		c := f.client()
+		c.runCmd(cmd, "k", "k")
+		if _, s := c.commit(); !strings.Contains(s, "has no keys") {
+			t.Errorf("%+v: %s", keys, s)
+		}
+		if _, _, s := f.aloneCmd(cmd, 0, words("w k k")); !strings.Contains(s, "has no keys") {
+			t.Errorf("%+v on a worker: %s", keys, s)
+		}
+	}
+	f.want("nothing was stored", f.do("exists k"), "0")
 	for _, c := range table().All() {
 		if c.Run != nil && c.Flags&command.Write != 0 && c.Flags&command.Alone == 0 && len(c.Keys) == 0 {
 			t.Errorf("%s writes and has no keys", c.FullName)
@@ -386,4 +407,34 @@ func TestWritesHaveKeysOrRunAlone(t *testing.T) {
 			t.Errorf("%s writes on a snapshot", c.FullName)
 		}
 	}
+}
+
+func TestIdleTime(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.do("set k v")
+	f = open(t, f.eng) // a restart forgets when the key was used
+	f.now.Add(5000)
+	f.want("since the start", f.do("object idletime k"), "5")
+	f.want("used", f.do("get k"), "v")
+	f.now.Add(3000)
+	f.want("since then", f.do("object idletime k"), "3")
+	f.alone(0, "mget k k") // a worker marks the key, and no other
+	marked := 0
+	for i := range f.x.latches.tab {
+		if f.x.latches.tab[i].used.Load() != 0 {
+			marked++
+		}
+	}
+	equal(t, "marked", marked, 1)
+	f.want("just now", f.do("object idletime k"), "0")
+	c := f.client()
+	f.now.Add(2000)
+	c.tryCmd(table().Find(words("get k")), words("get k"))
+	c.commit()
+	f.now.Add(2000)
+	c.call = Call{Cmd: table().Find(words("get k")), Args: words("get k"), Reply: &c.w, NoTouch: true}
+	c.b.Run(&c.call)
+	c.commit()
+	f.want("not marked", f.do("object idletime k"), "2")
 }

@@ -7,7 +7,8 @@
 //     character and "[" none;
 //   - a range may be given backwards, its ends may be any characters, "]"
 //     included, and they are compared as signed bytes;
-//   - inside a class a character behind \ is compared by case always;
+//   - inside a class a character behind \ is compared by case always; the ends
+//     of a range are put in order first and folded then;
 //   - a trailing \ stands for itself.
 //
 // Approach: no recursion. A mismatch behind a * goes back to the newest * alone

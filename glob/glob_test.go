@@ -48,8 +48,8 @@ func TestMatchFold(t *testing.T) {
 		{"[^B]", "b", false},
 		{"\\A", "a", true},
 		{"[\\A]", "a", false}, // compared by case behind the \
-		{"[Z-a]", "_", false}, // the ends are folded: a to z
-		{"[Z-a]", "m", true},
+		{"[Z-a]", "_", false}, // the ends are folded when they are in order: z to a is empty
+		{"[Z-a]", "m", false},
 		{"@", "`", false},
 		{"[", "{", false},
 	} {

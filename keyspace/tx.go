@@ -161,10 +161,10 @@ func (noRows) Value() []byte { return nil }
 func (noRows) Close() error  { return nil }
 
 // writable guards against a write in a command that did not say that it
-// writes: it holds no latches.
+// writes, or where: it holds no latches.
 func (t *Tx) writable() bool {
 	if t.err == nil && !t.Writable {
-		t.err = errors.New("a command that is not flagged as a write tried to write")
+		t.err = errors.New("a command that is not flagged as a write, or has no keys, tried to write")
 	}
 	return t.err == nil
 }

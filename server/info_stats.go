@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -90,7 +91,7 @@ func infoRedoubt(t *infoText) {
 		dir = ""
 	}
 	sweep, save := srv.exec.SweepStats(), srv.save.figures()
-	t.nums("redoubt_version", Version, "engine", srv.cfg.Enum("engine"), "durability", srv.durability(), "store_dir", dir,
+	t.nums("redoubt_version", Version, "engine", srv.engineName(), "durability", srv.durability(), "store_dir", dir,
 		"store_error", infoSafe(errorText(srv.eng.Err())), "event_loops", len(srv.loops),
 		"committed_ticket", uint64(srv.eng.Committed()), "durable_ticket", uint64(srv.eng.Durable()), "pending_commits", srv.lag(),
 		"commits", e.Commits, "memory_bytes", e.MemoryBytes, "disk_bytes", e.DiskBytes,
@@ -101,6 +102,13 @@ func infoRedoubt(t *infoText) {
 	for _, d := range e.Detail {
 		t.num("engine_"+d.Name, d.Value)
 	}
+}
+
+// engineName is the engine that is in use, which a program may have chosen
+// without the configuration: the name of its package.
+func (srv *Server) engineName() string {
+	name, _, _ := strings.Cut(strings.TrimPrefix(fmt.Sprintf("%T", srv.eng), "*"), ".")
+	return name
 }
 
 // durability is when a write is safe, in the words of appendfsync.

@@ -163,7 +163,7 @@ type sender func(m metric, v float64, labels ...string)
 func (c *collector) server(send sender) {
 	srv := c.srv
 	st := &srv.stats
-	send(mInfo, 1, Version, RedisVersion, srv.cfg.Enum("engine"), srv.durability())
+	send(mInfo, 1, Version, RedisVersion, srv.engineName(), srv.durability())
 	send(mUptime, time.Since(srv.started).Seconds())
 	_, codes := srv.errors.counts()
 	for code, n := range codes {

@@ -29,7 +29,7 @@ type slowEntry struct {
 }
 
 // set applies slowlog-log-slower-than (microseconds, negative is off) and
-// slowlog-max-len.
+// slowlog-max-len. A log that is too long now is cut by the next entry.
 func (l *slowlog) set(micros int64, maxLen int) {
 	nanos := int64(1<<63 - 1)
 	if micros >= 0 && micros < nanos/1000 {
@@ -38,7 +38,6 @@ func (l *slowlog) set(micros int64, maxLen int) {
 	l.limit.Store(nanos)
 	l.mu.Lock()
 	l.max = maxLen
-	l.trim()
 	l.mu.Unlock()
 }
 

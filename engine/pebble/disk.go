@@ -296,6 +296,7 @@ type table struct {
 	vfs.File
 	d    *diskFS
 	name string
+	torn bool // a write failed; Pebble may sync the file all the same
 }
 
 func (f *table) Write(p []byte) (int, error) {
@@ -304,6 +305,7 @@ func (f *table) Write(p []byte) (int, error) {
 	}
 	n, err := f.File.Write(p)
 	if err != nil {
+		f.torn = true
 		f.d.tableFailed(f.name, err)
 	}
 	return n, err
@@ -317,6 +319,8 @@ func (f *table) sync(sync func() error) error {
 		return errFrozen
 	}
 	err := sync()
-	f.d.tableFailed(f.name, err)
+	if err != nil || !f.torn {
+		f.d.tableFailed(f.name, err)
+	}
 	return err
 }

@@ -61,6 +61,8 @@ type Engine struct {
 	settled, notified  chan struct{} // closed at the end of settle, notify
 	watched            chan struct{} // closed at the end of watch
 
+	stalling                                 atomic.Bool
+	patience                                 atomic.Int32
 	compactionErr                            atomic.Pointer[error]
 	commits, backgroundErrors, corruptions   atomic.Int64
 	stalls, stallStart, stallNanos, refusals atomic.Int64
@@ -121,6 +123,7 @@ func open(o Options, lock *lsm.Lock) (*Engine, error) {
 		settled: make(chan struct{}), notified: make(chan struct{}), watched: make(chan struct{}),
 	}
 	e.settleable.L = &e.mu
+	e.patience.Store(stallPatience)
 	if e.disk, err = newDiskFS(o.FS, o.Dir, func() bool { return e.failure.Load() != nil }, e.fail); err != nil {
 		return nil, err
 	}
@@ -240,7 +243,7 @@ func (e *Engine) watch() {
 	defer close(e.watched)
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	for {
+	for hopeless := 0; ; {
 		select {
 		case <-e.disk.closing:
 			return
@@ -250,6 +253,15 @@ func (e *Engine) watch() {
 			e.disk.syncDirty()
 		}
 		e.hurdle.Store(e.findHurdle())
+		// A commit that Pebble holds until a memtable is flushed, while no
+		// table can be written: end it by giving up writing for good.
+		if cause := e.disk.tableErr.Load(); cause != nil && e.stalling.Load() {
+			if hopeless++; hopeless >= int(e.patience.Load()) {
+				e.fail("writing tables to", e.dir, *cause)
+			}
+		} else {
+			hopeless = 0
+		}
 	}
 }
 

@@ -258,6 +258,37 @@ func TestTableFailureRecovers(t *testing.T) {
 	}
 }
 
+// A writer that Pebble holds for want of a flush is let go in the end.
+func TestStallOnFullDiskEnds(t *testing.T) {
+	t.Parallel()
+	fs, l := newFaulty(), &ledger{}
+	e := mustOpen(t, Options{Dir: "/data/store", FS: fs, Memory: minMemory, Fsync: Always})
+	e.patience.Store(1)
+	if err := l.commit(e, 0, 1000); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "durability", func() bool { return e.Durable() == e.Committed() })
+	fs.failOn(syscall.ENOSPC, ".sst", errorfs.OpCreate)
+	for i := 0; e.Err() == nil; i++ { // each makes a memtable to flush; one of them stalls
+		if _, err := e.db.AsyncFlush(); err != nil {
+			t.Fatal(err)
+		}
+		if i > 1000 {
+			t.Fatal("no stall")
+		}
+	}
+	if e.stalls.Load() == 0 || !errors.Is(e.Err(), engine.ErrReadOnly) {
+		t.Errorf("%d stalls, Err %v", e.stalls.Load(), e.Err())
+	}
+	l.check(t, e, l.next)
+	if err := e.Close(); !errors.Is(err, engine.ErrReadOnly) {
+		t.Errorf("Close = %v", err)
+	}
+	again := mustOpen(t, Options{Dir: "/data/store", FS: fs.mem, Memory: minMemory})
+	defer again.Close()
+	l.check(t, again, l.acked)
+}
+
 // A store whose disk takes no writes opens for reading.
 func TestOpenOnBrokenDisk(t *testing.T) {
 	t.Parallel()

@@ -2,13 +2,13 @@ package pebble
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
 	"syscall"
 	"time"
 
-	"github.com/cockroachdb/errors" // as Pebble marks its errors with it
 	lsm "github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/sstable"
@@ -42,6 +42,10 @@ const (
 	// sublevels. Both leave room for bursts while the two cores are busy.
 	memtableStop = 4
 	l0Stop       = 24
+
+	// stallPatience is for how many seconds a stalled commit waits for a disk
+	// that takes no tables; Engine.patience starts with it.
+	stallPatience = 10
 )
 
 // memtableSize gives each of the memtables that may be full at once an eighth
@@ -100,10 +104,14 @@ func (e *Engine) listener() *lsm.EventListener {
 		},
 		WriteStallBegin: func(info lsm.WriteStallBeginInfo) {
 			e.stalls.Add(1)
+			e.stalling.Store(true)
 			e.stallStart.Store(time.Now().UnixNano())
 			e.log.Warn("writes wait for the disk", "dir", e.dir, "why", info.Reason)
 		},
-		WriteStallEnd: func() { e.stallNanos.Add(time.Now().UnixNano() - e.stallStart.Load()) },
+		WriteStallEnd: func() {
+			e.stalling.Store(false)
+			e.stallNanos.Add(time.Now().UnixNano() - e.stallStart.Load())
+		},
 	}
 }
 

@@ -18,7 +18,7 @@ type statsCache struct {
 	m  *lsm.Metrics
 }
 
-// Metrics returns Pebble's own metrics, at most a second old. They must not be
+// metrics returns Pebble's own metrics, at most a second old. They must not be
 // changed.
 func (e *Engine) metrics() *lsm.Metrics {
 	c := &e.stats

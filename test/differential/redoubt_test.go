@@ -25,12 +25,16 @@ func redoubtTarget(t *testing.T, o testserver.Options, live bool, burst int) *se
 }
 
 // TestModel compares Redoubt on every engine with the model: on mem with one
-// command at a time and with goroutines for carriers, on Pebble with bursts.
+// command at a time, with commands cut into pieces on their way, and with
+// goroutines for carriers; on Pebble with bursts.
 func TestModel(t *testing.T) {
 	t.Parallel()
+	pieces := redoubtTarget(t, testserver.Options{Engine: "mem"}, false, 8)
+	pieces.pieces = true
 	each(t, 60, false, []target{
 		modelTarget{},
 		redoubtTarget(t, testserver.Options{Engine: "mem"}, false, 1),
+		pieces,
 		redoubtTarget(t, testserver.Options{Engine: "mem", Pipes: true}, false, 50),
 		redoubtTarget(t, testserver.Options{Engine: "pebble"}, false, 50),
 	})

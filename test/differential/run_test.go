@@ -89,6 +89,8 @@ type serverTarget struct {
 	advance func(time.Duration)
 	// burst is how many commands are sent before their replies are read.
 	burst int
+	// pieces has bursts sent in small pieces, cut anywhere.
+	pieces bool
 }
 
 func (t *serverTarget) name() string { return t.label }
@@ -107,7 +109,7 @@ func (t *serverTarget) run(ops []op, proto int) ([]string, error) {
 	var pending []int
 	var out []byte
 	flush := func() error {
-		if err := c.Write(out); err != nil {
+		if err := t.send(c, out); err != nil {
 			return err
 		}
 		for _, i := range pending {
@@ -143,6 +145,16 @@ func (t *serverTarget) run(ops []op, proto int) ([]string, error) {
 		}
 	}
 	return replies, flush()
+}
+
+func (t *serverTarget) send(c *respclient.Client, out []byte) error {
+	for n := 1; t.pieces && len(out) > n && len(out) < 10_000; n = n*7%61 + 1 { // sizes all over the place, the same each time
+		if err := c.Write(out[:n]); err != nil {
+			return err
+		}
+		out = out[n:]
+	}
+	return c.Write(out)
 }
 
 // scanAll runs a whole SCAN.

@@ -133,6 +133,7 @@ func redoubt(t *testing.T, o testserver.Options, proto int) *Target {
 	t.Helper()
 	clock := testserver.NewClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	o.Clock = clock
+	o.Args = append(o.Args, "--enable-debug-command", "yes") // as StartRedis does
 	return &Target{
 		Addr: testserver.Start(t, o).Addr, Proto: proto, Cases: []string{"redoubt", o.Engine, protoCase(proto), "plain"},
 		Now: clock.Now, Advance: clock.Advance, Lacks: lacks,

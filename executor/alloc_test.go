@@ -1,0 +1,99 @@
+package executor
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"redoubt/command"
+	"redoubt/engine/mem"
+	"redoubt/keyspace"
+	"redoubt/wire"
+)
+
+// turns makes a function that does one turn of an event loop: the commands, a
+// commit, and the replies sent away.
+func turns(t testing.TB, lines ...string) (turn func(), w *wire.Writer) {
+	eng := mem.New()
+	space, err := keyspace.Open(eng, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.UnixMilli(testNow)
+	x := New(Options{
+		Engine: eng, Space: space, Logger: slog.New(slog.DiscardHandler), Seed: 1,
+		Clock: func() time.Time { now = now.Add(time.Microsecond); return now }, Limits: command.Limits{MaxBulk: 1 << 20},
+	})
+	b := x.NewBatch()
+	w = &wire.Writer{Proto: 2}
+	type parsed struct {
+		cmd  *command.Command
+		args [][]byte
+	}
+	var list []parsed
+	for _, l := range lines {
+		args := words(l)
+		list = append(list, parsed{table().Find(args), args})
+	}
+	var call Call
+	return func() {
+		w.Buf = w.Buf[:0]
+		for _, p := range list {
+			b.Prefetch(p.cmd, p.args, 0)
+		}
+		b.Fetch()
+		for _, p := range list {
+			call = Call{Cmd: p.cmd, Args: p.args, Reply: w}
+			if !b.Run(&call) {
+				t.Fatalf("%s was left to a worker", p.cmd.Name)
+			}
+		}
+		b.Commit()
+	}, w
+}
+
+// A steady load allocates nothing.
+func TestAllocations(t *testing.T) {
+	if race {
+		t.Skip("pools forget under the race detector")
+	}
+	for _, c := range []struct {
+		name  string
+		lines []string
+		want  string
+	}{
+		{"GET", []string{"get key"}, "(nil)"},
+		{"SET", []string{"set key some-value-of-some-length"}, "OK"},
+		{"SET and GET", []string{"set key value", "get key", "get other", "set key again", "get key"}, "OK value (nil) OK again"},
+		{"INCR", []string{"incr n", "get n", "decr n"}, ""},
+		{"MSET and MGET", []string{"mset a 1 b 2 c 3", "mget c b a nokey"}, "OK [3 2 1 (nil)]"},
+		{"an error", []string{"set s abc", "incr s", "get s"}, "OK !ERR value is not an integer or out of range abc"},
+		{"EXISTS and TTL", []string{"exists a b", "ttl a"}, "0 -2"},
+	} {
+		turn, w := turns(t, c.lines...)
+		for range 100 {
+			turn()
+		}
+		if got := short(w.Buf); c.want != "" && got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+		if n := testing.AllocsPerRun(500, turn); n != 0 {
+			t.Errorf("%s: %v allocations in a turn", c.name, n)
+		}
+	}
+}
+
+func benchmark(b *testing.B, lines ...string) {
+	turn, _ := turns(b, lines...)
+	turn()
+	b.ReportAllocs()
+	for b.Loop() {
+		turn()
+	}
+}
+
+func BenchmarkGet(b *testing.B) { benchmark(b, "get key") }
+func BenchmarkSet(b *testing.B) { benchmark(b, "set key value-of-some-length") }
+func BenchmarkPipeline(b *testing.B) {
+	benchmark(b, "set a 1", "get a", "set b 2", "get b", "set c 3", "get c", "set d 4", "get d")
+}
