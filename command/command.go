@@ -99,6 +99,8 @@ const (
 	Alone
 	// Slow: the command runs on a worker always.
 	Slow
+	// Peek: looking at a key does not count as using it.
+	Peek
 	// OneState: the command walks many rows and must see one state of them.
 	OneState
 )

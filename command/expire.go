@@ -140,7 +140,7 @@ var persist = &Command{
 
 var ttl = &Command{
 	Name: "ttl", Group: Generic, Since: "1.0.0", Arity: 2,
-	Flags: ReadOnly | Fast, Keys: OneKey(1, RO|Access),
+	Flags: ReadOnly | Fast | Peek, Keys: OneKey(1, RO|Access),
 	Tips:    []string{"nondeterministic_output"},
 	Syntax:  "key",
 	Summary: "Tells in how many seconds a key expires.",
@@ -149,7 +149,7 @@ var ttl = &Command{
 
 var pttl = &Command{
 	Name: "pttl", Group: Generic, Since: "2.6.0", Arity: 2,
-	Flags: ReadOnly | Fast, Keys: OneKey(1, RO|Access),
+	Flags: ReadOnly | Fast | Peek, Keys: OneKey(1, RO|Access),
 	Tips:    []string{"nondeterministic_output"},
 	Syntax:  "key",
 	Summary: "Tells in how many milliseconds a key expires.",
@@ -158,7 +158,7 @@ var pttl = &Command{
 
 var expireTime = &Command{
 	Name: "expiretime", Group: Generic, Since: "7.0.0", Arity: 2,
-	Flags: ReadOnly | Fast, Keys: OneKey(1, RO|Access),
+	Flags: ReadOnly | Fast | Peek, Keys: OneKey(1, RO|Access),
 	Syntax:  "key",
 	Summary: "Tells at which Unix time in seconds a key expires.",
 	Run:     func(c *Ctx) error { return tellExpiry(c, true, 1000) },
@@ -166,7 +166,7 @@ var expireTime = &Command{
 
 var pexpireTime = &Command{
 	Name: "pexpiretime", Group: Generic, Since: "7.0.0", Arity: 2,
-	Flags: ReadOnly | Fast, Keys: OneKey(1, RO|Access),
+	Flags: ReadOnly | Fast | Peek, Keys: OneKey(1, RO|Access),
 	Syntax:  "key",
 	Summary: "Tells at which Unix time in milliseconds a key expires.",
 	Run:     func(c *Ctx) error { return tellExpiry(c, true, 1) },

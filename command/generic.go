@@ -39,34 +39,46 @@ var unlink = &Command{
 }
 
 func removeKeys(c *Ctx) error {
-	n := int64(0)
+	return countKeys(c, func(key []byte) bool {
+		m := c.Tx.Find(key)
+		if !m.Exists() {
+			return false
+		}
+		c.Tx.Remove(key, m)
+		c.Tx.Changed(keyspace.Generic, "del", key)
+		return true
+	})
+}
+
+// countKeys replies for how many of the call's keys f says true. f keeps
+// nothing of what it reads.
+func countKeys(c *Ctx, f func(key []byte) bool) error {
+	if c.Tx.Heavy(int64(len(c.Args)) * keyWork) {
+		return nil
+	}
+	n, held := int64(0), c.Tx.Held()
 	for _, key := range c.Args[1:] {
-		if m := c.Tx.Find(key); m.Exists() {
-			c.Tx.Remove(key, m)
-			c.Tx.Changed(keyspace.Generic, "del", key)
+		if f(key) {
 			n++
 		}
+		c.Tx.Release(held)
 	}
 	c.Reply.Int(n)
 	return nil
 }
 
+// keyWork is what looking a key up weighs, in the terms of Tx.Heavy.
+const keyWork = 256
+
 // exists counts a key as often as it is named.
 var exists = &Command{
 	Name: "exists", Group: Generic, Since: "1.0.0", Arity: -2,
-	Flags: ReadOnly | Fast, Keys: KeyRange(1, -1, 1, RO),
+	Flags: ReadOnly | Fast | Peek, Keys: KeyRange(1, -1, 1, RO),
 	Tips:    []string{"request_policy:multi_shard", "response_policy:agg_sum"},
 	Syntax:  "key...",
 	Summary: "Counts how many of the named keys exist.",
 	Run: func(c *Ctx) error {
-		n := int64(0)
-		for _, key := range c.Args[1:] {
-			if c.Tx.Read(key).Exists() {
-				n++
-			}
-		}
-		c.Reply.Int(n)
-		return nil
+		return countKeys(c, func(key []byte) bool { return c.Tx.Read(key).Exists() })
 	},
 }
 
@@ -77,21 +89,19 @@ var touch = &Command{
 	Syntax:  "key...",
 	Summary: "Marks keys as used just now and counts how many exist.",
 	Run: func(c *Ctx) error {
-		n := int64(0)
-		for _, key := range c.Args[1:] {
-			if c.Tx.Read(key).Exists() {
+		return countKeys(c, func(key []byte) bool {
+			found := c.Tx.Read(key).Exists()
+			if found {
 				c.Usage.Touch(key)
-				n++
 			}
-		}
-		c.Reply.Int(n)
-		return nil
+			return found
+		})
 	},
 }
 
 var typeOf = &Command{
 	Name: "type", Group: Generic, Since: "1.0.0", Arity: 2,
-	Flags: ReadOnly | Fast, Keys: OneKey(1, RO),
+	Flags: ReadOnly | Fast | Peek, Keys: OneKey(1, RO),
 	Syntax:  "key",
 	Summary: "Names the type of a key's value.",
 	Run: func(c *Ctx) error {

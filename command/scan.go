@@ -4,7 +4,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 
 	"redoubt/glob"
 	"redoubt/keyspace"
@@ -60,9 +59,9 @@ var scan = &Command{
 			if !o.matches(key) {
 				return
 			}
-			if o.kind != "" {
+			if o.typed {
 				c.Tx.FX.Hits++ // Redis looks the key up to learn its type
-				if !strings.EqualFold(o.kind, m.Type.String()) {
+				if !isWord(o.kind, m.Type.String()) {
 					return
 				}
 			}
@@ -81,7 +80,8 @@ var scan = &Command{
 type scanArgs struct {
 	count   int64
 	pattern []byte // nil: everything matches
-	kind    string // SCAN alone: the name of a type, or ""
+	typed   bool   // SCAN alone: only keys of the type that kind names
+	kind    []byte
 }
 
 // scanOptions parses them. A type that does not exist is no error: it matches
@@ -107,9 +107,7 @@ func scanOptions(args [][]byte, types bool) (scanArgs, error) {
 				o.pattern = nil
 			}
 		case types && isWord(args[i], "type"):
-			if o.kind = string(cString(value)); o.kind == "" {
-				o.kind = "none of all types"
-			}
+			o.typed, o.kind = true, value
 		default:
 			return o, ErrSyntax
 		}

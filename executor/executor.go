@@ -359,12 +359,13 @@ func (b *Batch) latchKeys(c *Call) (ok, write bool) {
 // for the commits that it may have seen.
 func (b *Batch) used(c *Call, write bool) {
 	c.Wait, c.Own = 0, write
+	touch := !c.NoTouch && c.Cmd.Flags&command.Peek == 0
 	if !b.x.volatile {
 		c.Wait = engine.Ticket(b.x.wholeLast.Load())
 	}
 	for _, i := range b.keys {
 		s := &b.x.latches.tab[i]
-		if !c.NoTouch && s.used.Load() != b.seconds {
+		if touch && s.used.Load() != b.seconds {
 			s.used.Store(b.seconds)
 		}
 		if b.x.volatile {

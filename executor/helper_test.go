@@ -300,6 +300,7 @@ type journal struct {
 	visible  func(engine.Ticket) // called inside Commit, once the rows are visible
 	snapshot func()              // called inside Snapshot, once it is taken
 	walked   func()              // called when an iterator of a view is closed
+	recorded func(engine.Ticket, *engine.Batch)
 }
 
 func (j *journal) Capabilities() engine.Capabilities {
@@ -360,6 +361,9 @@ func (v *journalView) Commit(b *engine.Batch) (engine.Ticket, error) {
 	t, err := v.View.Commit(b)
 	j.mu.Lock()
 	hook := j.visible
+	if j.recorded != nil && err == nil {
+		j.recorded(t, b)
+	}
 	j.mu.Unlock()
 	if hook != nil && err == nil {
 		hook(t)

@@ -82,6 +82,23 @@ func TestWatermarksOfConcurrentBatches(t *testing.T) {
 	again.commit()
 }
 
+func TestOneWatermarkServesABatch(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	s.do(0, func(tx *Tx) {
+		for range 100 {
+			tx.NewRef([]byte("k"), 0)
+		}
+	})
+	marks := 0
+	s.eachRow(func(k, _ []byte) {
+		if k[0] == system && k[1] == sysWatermark {
+			marks++
+		}
+	})
+	equal(t, "watermarks", marks, 1)
+}
+
 func TestIDsAreUniqueAcrossGoroutines(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)

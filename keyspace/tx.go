@@ -120,6 +120,11 @@ func (t *Tx) GetRow(row []byte) ([]byte, bool) {
 	return v[at:len(v):len(v)], found
 }
 
+// Held and Release let a command over many keys give back the memory of what it
+// has read: after Release everything read since the call of Held is invalid.
+func (t *Tx) Held() int        { return len(t.vals) }
+func (t *Tx) Release(held int) { t.vals = t.vals[:min(held, len(t.vals))] }
+
 // PutRow writes a row of a type's own.
 func (t *Tx) PutRow(row, value []byte) {
 	if t.writable() {

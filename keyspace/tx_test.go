@@ -296,3 +296,23 @@ func TestHitsMissesAndEvents(t *testing.T) {
 	equal(t, "changes", s.fx.Changes, 2)
 	s.commit()
 }
+
+func TestReleaseGivesMemoryBack(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	s.set(0, "k", strings.Repeat("x", 1000), 0)
+	s.begin()
+	defer s.view.Close()
+	s.exec(0, func(tx *Tx) {
+		first := tx.Find([]byte("k"))
+		held := tx.Held()
+		for range 1000 {
+			tx.Find([]byte("k"))
+			tx.Release(held)
+		}
+		if cap(tx.vals) > 10_000 {
+			t.Errorf("%d bytes are held", cap(tx.vals))
+		}
+		equal(t, "what was read before stays", string(first.Body), strings.Repeat("x", 1000))
+	})
+}

@@ -170,7 +170,14 @@ type position struct {
 	cursor uint64
 }
 
+// maxCachedKey is the length up to which a key is remembered: for a longer one
+// the slot is walked. It bounds the cache to some megabytes.
+const maxCachedKey = 1024
+
 func (c *cursorCache) put(ks uint32, cursor uint64, key []byte) {
+	if len(key) > maxCachedKey {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.keys == nil {

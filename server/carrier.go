@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -37,6 +38,11 @@ func (srv *Server) newPipe(conn net.Conn, ln *listener) *pipe {
 		err := t.SetKeepAliveConfig(net.KeepAliveConfig{Enable: every > 0, Idle: every, Interval: max(time.Second, every/3), Count: 3})
 		if err != nil {
 			srv.log.Debug("setting keepalive failed", "err", err)
+		}
+	}
+	if c, ok := conn.(syscall.Conn); ok { // for CLIENT LIST
+		if raw, err := c.SyscallConn(); err == nil {
+			_ = raw.Control(func(fd uintptr) { p.session.fd = int(fd) }) // fails only when it is closed
 		}
 	}
 	srv.initSession(&p.session, p, &p.turn, addr, laddr, ln.unix)

@@ -57,10 +57,7 @@ func saveInBackground(c *localCall) error {
 		return errSaving
 	}
 	c.srv.workers.Add(1) // so that a shutdown waits for it
-	go func() {
-		defer c.srv.workers.Done()
-		_ = c.srv.checkpoint() // INFO and the log tell how it went
-	}()
+	go c.srv.checkpointSlowly(c.srv.workers.Done)
 	c.w.Status("Background saving started")
 	return nil
 }

@@ -123,7 +123,22 @@ func (f *front) dial() *client {
 	return &client{c, f.t}
 }
 
-// do sends a line of words, quoted as in redis-cli, and returns the reply.
+// over makes a client of an open connection.
+func (f *front) over(conn net.Conn) *client {
+	f.t.Cleanup(func() { conn.Close() })
+	return &client{respclient.New(conn), f.t}
+}
+
+func (f *front) dialUnix(path string) *client {
+	f.t.Helper()
+	conn, err := net.Dial("unix", path)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return f.over(conn)
+}
+
+// do sends a command and returns the reply, as redis-cli would show it.
 func (c *client) do(args ...string) string {
 	c.t.Helper()
 	c.send(args...)
@@ -213,6 +228,21 @@ func (c *client) field(id, name string) string {
 	return ""
 }
 
+// info is a field of INFO.
+func (c *client) info(section, name string) string {
+	c.t.Helper()
+	v, err := c.Do("INFO", section)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for line := range strings.Lines(v.Str) {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(line), name+":"); ok {
+			return value
+		}
+	}
+	return ""
+}
+
 // until waits for something that is about to happen.
 func until(t testing.TB, what string, f func() bool) {
 	t.Helper()
@@ -222,6 +252,18 @@ func until(t testing.TB, what string, f func() bool) {
 		}
 		time.Sleep(time.Millisecond)
 	}
+}
+
+// refusing waits until the server takes no more connections.
+func (f *front) refusing() {
+	f.t.Helper()
+	until(f.t, "nobody may connect", func() bool {
+		conn, err := net.DialTimeout("tcp", f.addr, time.Second)
+		if err == nil {
+			conn.Close()
+		}
+		return err != nil
+	})
 }
 
 // frame is a command in its wire form.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -17,10 +18,6 @@ func infoServer(t *infoText) {
 	srv := t.srv
 	up := time.Since(srv.started)
 	now := time.Now()
-	exe, err := os.Executable()
-	if err != nil {
-		exe = ""
-	}
 	t.nums("redis_version", RedisVersion, "redoubt_version", Version,
 		"redis_git_sha1", "00000000", "redis_git_dirty", 0, "redis_build_id", buildID(),
 		"redis_mode", "standalone", "os", systemName(), "arch_bits", strconv.IntSize,
@@ -29,7 +26,7 @@ func infoServer(t *infoText) {
 		"run_id", srv.runID, "tcp_port", srv.tcpPort(), "server_time_usec", now.UnixMicro(),
 		"uptime_in_seconds", int64(up.Seconds()), "uptime_in_days", int64(up.Hours()/24),
 		"hz", srv.cfg.Int("hz"), "configured_hz", srv.cfg.Int("hz"), "lru_clock", now.Unix()&(1<<24-1),
-		"executable", exe, "config_file", srv.cfg.File(), "io_threads_active", boolInt(len(srv.loops) > 1))
+		"executable", executable(), "config_file", srv.cfg.File(), "io_threads_active", boolInt(len(srv.loops) > 1))
 	for i, l := range srv.lns {
 		if l.unix {
 			t.line("listener%d:name=unix,bind=%s", i, l.addr)
@@ -41,6 +38,14 @@ func infoServer(t *infoText) {
 		}
 	}
 }
+
+var executable = sync.OnceValue(func() string {
+	path, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	return path
+})
 
 func (srv *Server) multiplexing() string {
 	if srv.usePipes {

@@ -134,7 +134,7 @@ var (
 	mSaveTime  = gauge("checkpoint_last_timestamp_seconds", "Unix time of the last good checkpoint, or of the start.")
 	mOK        = gauge("engine_ok", "0 once the store has failed and refuses writes.")
 	mLag       = gauge("durability_lag_commits", "Commits that are not durable yet.")
-	mCommits   = counter("engine_commits_total", "Commits.")
+	mCommits   = counter("engine_commits_total", "Commits of the engine.")
 	mSyncs     = counter("engine_syncs_total", "Syncs of the store to disk.")
 	mSyncTime  = counter("engine_sync_seconds_total", "Time spent on syncs.")
 	mEngMemory = gauge("engine_memory_bytes", "Memory that the engine holds for rows, caches and buffers.")

@@ -16,8 +16,9 @@ import (
 )
 
 // SAVE and BGSAVE write a checkpoint: a consistent copy of the store in a
-// directory of its own, from which a server can be started after it was copied
-// to another place. Nothing depends on them; every write is safe without.
+// directory of its own. A server starts from it when a copy of it stands in the
+// place of the store, <dir>/pebble. Nothing depends on checkpoints; every write
+// is safe without.
 //
 // A checkpoint is <dir>/checkpoint-<n>. It is written under another name
 // (.tmp behind it) and renamed when it is complete and on disk; only then older
@@ -38,15 +39,14 @@ type saver struct {
 
 // saveFigures are what INFO tells of checkpoints.
 type saveFigures struct {
-	running   bool
-	scheduled bool
-	began     time.Time
-	last      time.Time // of the last good one; at first of the start
-	took      time.Duration
-	failed    bool
-	saves     int64
-	changes   int64  // how many changes there were when the last good one began
-	dir       string // the last good one
+	running bool
+	began   time.Time
+	last    time.Time // of the last good one; at first of the start
+	took    time.Duration
+	failed  bool
+	saves   int64
+	changes int64  // how many changes there were when the last good one began
+	dir     string // the last good one
 }
 
 var errSaving = command.Error("ERR Background save already in progress")
@@ -91,12 +91,40 @@ func (s *saver) begin(now time.Time) bool {
 
 // checkpoint saves. The right to do so was claimed by begin.
 func (srv *Server) checkpoint() error {
-	s := &srv.save
 	changes := srv.exec.Stats.Changes.Load()
 	dir, err := writeCheckpoint(srv.cfg.Str("dir"), srv.eng.Checkpoint)
+	return srv.saved(dir, changes, err)
+}
+
+// checkpointSlowly is checkpoint for BGSAVE: rdb-key-save-delay, which is for
+// tests, makes it last so many microseconds for each key, or until the setting
+// is changed back. It calls written when the store is not needed any more.
+func (srv *Server) checkpointSlowly(written func()) {
+	changes, keys := srv.exec.Stats.Changes.Load(), int64(0)
+	for db := range srv.exec.Space().Databases() {
+		n, _, err := srv.exec.Space().Count(db)
+		if err != nil {
+			srv.log.Warn("counting keys failed", "err", err)
+		}
+		keys += n
+	}
+	dir, err := writeCheckpoint(srv.cfg.Str("dir"), srv.eng.Checkpoint)
+	written()
+	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		delay := srv.cfg.Int("rdb-key-save-delay")
+		if delay <= 0 || time.Since(began) >= time.Duration(keys*delay)*time.Microsecond {
+			break
+		}
+	}
+	_ = srv.saved(dir, changes, err) // INFO and the log tell how it went
+}
+
+// saved notes how a save went.
+func (srv *Server) saved(dir string, changes int64, err error) error {
 	if errors.Is(err, errors.ErrUnsupported) {
 		dir, err = "", nil
 	}
+	s := &srv.save
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
@@ -107,7 +135,9 @@ func (srv *Server) checkpoint() error {
 	}
 	s.last, s.changes, s.dir = now, changes, dir
 	s.saves++
-	srv.log.Info("a checkpoint was written", "dir", dir, "took", s.took)
+	if dir != "" {
+		srv.log.Info("a checkpoint was written", "dir", dir, "took", s.took)
+	}
 	return nil
 }
 

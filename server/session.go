@@ -435,7 +435,7 @@ const reserveAhead = 1 << 20
 
 // reserve makes room for a large argument that is on its way.
 func (s *session) reserve() {
-	if s.buf != nil {
+	if s.buf != nil && cap(s.buf)-len(s.buf) < readSize {
 		s.grow(min(s.in.Need(), max(reserveAhead, 2*len(s.buf))))
 	}
 }

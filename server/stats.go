@@ -158,6 +158,11 @@ type commandStats struct {
 
 // command adds up one command's figures.
 func (st *stats) command(cmd *command.Command) (sum commandStats) {
+	st.addUp(cmd, &sum)
+	return sum
+}
+
+func (st *stats) addUp(cmd *command.Command, sum *commandStats) {
 	for _, l := range st.snapshot() {
 		c := &l.cmds[cmd.ID]
 		sum.calls += c.calls.Load()
@@ -172,14 +177,20 @@ func (st *stats) command(cmd *command.Command) (sum commandStats) {
 			}
 		}
 	}
-	return sum
 }
 
-// each visits the figures of all commands that were called or refused.
+// each visits the figures of all commands that were called or refused. They are
+// valid during the visit.
 func (st *stats) each(visit func(*command.Command, *commandStats)) {
+	loops, s := st.snapshot(), new(commandStats)
 	for _, cmd := range st.table.All() {
-		if s := st.command(cmd); s.calls != 0 || s.rejected != 0 || s.failed != 0 || s.timed != 0 {
-			visit(cmd, &s)
+		for _, l := range loops {
+			if c := &l.cmds[cmd.ID]; c.calls.Load() != 0 || c.rejected.Load() != 0 {
+				*s = commandStats{}
+				st.addUp(cmd, s)
+				visit(cmd, s)
+				break
+			}
 		}
 	}
 }

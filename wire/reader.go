@@ -18,7 +18,7 @@ func (e ProtocolError) Error() string { return "ERR Protocol error: " + string(e
 
 // The limits that Redis has; the Reader's fields replace the first two.
 const (
-	MaxArgs          = 1024 * 1024
+	MaxArgs          = 1<<31 - 1
 	maxInline        = 64 * 1024
 	maxArgsNoAuth    = 10
 	maxBulkNoAuth    = 16 * 1024

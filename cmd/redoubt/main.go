@@ -129,19 +129,20 @@ func banner(out io.Writer, cfg *config.Config, srv *server.Server) {
 
 func openLog(cfg *config.Config) (*slog.Logger, func() error, error) {
 	level := map[string]slog.Level{"debug": slog.LevelDebug, "verbose": slog.LevelDebug, "notice": slog.LevelInfo, "warning": slog.LevelWarn}
-	var out io.WriteCloser = os.Stderr
+	var out io.Writer = os.Stderr
+	closeLog := func() error { return nil } // the last words of the program go to stderr as well
 	if name := cfg.Str("logfile"); name != "" {
 		f, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 		if err != nil {
 			return nil, nil, fmt.Errorf("open the log file: %w", err)
 		}
-		out = f
+		out, closeLog = f, f.Close
 	}
 	l, ok := level[cfg.Enum("loglevel")]
 	if !ok {
 		l = slog.LevelError + 4 // nothing
 	}
-	return slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: l})), out.Close, nil
+	return slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: l})), closeLog, nil
 }
 
 func usage(out io.Writer) error {

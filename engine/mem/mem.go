@@ -138,6 +138,7 @@ type view struct {
 
 func (v *view) Close() {
 	clear(v.found)
+	v.found = v.found[:0]
 	v.views.Put(v)
 }
 
@@ -201,6 +202,7 @@ func (v *view) Prefetch(keys [][]byte) {
 			v.shards[i].mu.RLock()
 		}
 	}
+	clear(v.found)
 	v.found = v.found[:0]
 	for _, h := range v.hashes {
 		if t := &v.shardOf(h).rows; len(t.slots) > 0 {
@@ -277,13 +279,15 @@ func (e *Engine) add(b *engine.Batch) {
 		if !taken {
 			taken = true
 			e.counterMu.Lock()
-			defer e.counterMu.Unlock()
 		}
 		if n := e.counters[string(key)] + delta; n != 0 {
 			e.counters[string(key)] = n
 		} else {
 			delete(e.counters, string(key))
 		}
+	}
+	if taken {
+		e.counterMu.Unlock()
 	}
 }
 
@@ -307,7 +311,6 @@ func (e *Engine) put(h uint64, key, value []byte, seq uint64) {
 	if e.needed(r) {
 		old := r.version
 		r.version = version{prev: &old, val: append([]byte(nil), value...)}
-		e.follow(r)
 	} else if cap(r.val) >= len(value) && cap(r.val) <= 2*len(value)+64 {
 		r.val = append(r.val[:0], value...)
 	} else {
@@ -317,14 +320,20 @@ func (e *Engine) put(h uint64, key, value []byte, seq uint64) {
 	e.bytes.Add(r.size() - before)
 }
 
-// needed says whether an open snapshot may read the row's present version.
-func (e *Engine) needed(r *row) bool { return e.newest.Load() > r.seq }
+// needed says whether an open snapshot may read the row's present version. If so
+// the row is in the trail.
+func (e *Engine) needed(r *row) bool { return e.newest.Load() > r.seq && e.follow(r) }
 
-// follow notes that the row must be tidied up.
-func (e *Engine) follow(r *row) {
+// follow notes that the row must be tidied up. It says false when the last
+// snapshot has just been closed: nobody would come to do it.
+func (e *Engine) follow(r *row) bool {
 	e.snapMu.Lock()
+	defer e.snapMu.Unlock()
+	if e.newest.Load() == 0 {
+		return false
+	}
 	e.trail = append(e.trail, r)
-	e.snapMu.Unlock()
+	return true
 }
 
 func (e *Engine) delete(r *row, seq uint64) {
@@ -337,7 +346,6 @@ func (e *Engine) delete(r *row, seq uint64) {
 	case e.needed(r):
 		old := r.version
 		r.version = version{seq: seq, dead: true, prev: &old}
-		e.follow(r)
 	case r.prev != nil: // an older version is in use; the trail knows the row
 		r.seq, r.dead, r.val = seq, true, nil
 	default:

@@ -69,8 +69,7 @@ func (e *Engine) tidy(r *row) {
 	s := e.shardOf(r.hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e.newest.Load() != 0 {
-		e.follow(r)
+	if e.newest.Load() != 0 && e.follow(r) {
 		return
 	}
 	if s.rows.find(r.hash, r.key) != r {

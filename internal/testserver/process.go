@@ -99,11 +99,16 @@ func (p *Process) Terminate(patience time.Duration) (int, error) {
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		return 0, fmt.Errorf("send SIGTERM: %w", err)
 	}
+	return p.Wait(patience)
+}
+
+// Wait waits until the process ends and returns its exit code.
+func (p *Process) Wait(patience time.Duration) (int, error) {
 	select {
 	case <-p.exited:
 		return p.cmd.ProcessState.ExitCode(), nil
 	case <-time.After(patience):
-		return 0, fmt.Errorf("still running %s after SIGTERM", patience)
+		return 0, fmt.Errorf("still running after %s", patience)
 	}
 }
 

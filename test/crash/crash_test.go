@@ -258,7 +258,7 @@ func TestKill(t *testing.T) {
 				p := c.start(t)
 				c.load(t, p.Addr, func() {
 					<-time.After(time.Duration(50+c.rng.IntN(450)) * time.Millisecond)
-					p.Kill()
+					kill(t, p)
 				})
 				if t.Failed() {
 					return
@@ -266,11 +266,11 @@ func TestKill(t *testing.T) {
 				if c.rng.IntN(3) == 0 { // and once more while it recovers
 					p = testserver.Launch(t, program, c.dir, "--appendfsync", c.fsync, "--engine", "pebble")
 					<-time.After(time.Duration(c.rng.IntN(60)) * time.Millisecond)
-					p.Kill()
+					kill(t, p)
 				}
 				p = c.start(t)
 				c.check(t, p.Addr)
-				p.Kill()
+				kill(t, p)
 			}
 			t.Logf("%d rounds, %d acknowledged commands", *rounds, c.acknowledged())
 			if c.acknowledged() == 0 {
@@ -284,24 +284,77 @@ func TestKill(t *testing.T) {
 // with exit code 0, and everything is there afterwards.
 func TestTerminate(t *testing.T) {
 	t.Parallel()
-	for _, fsync := range []string{"always", "everysec"} {
-		t.Run(fsync, func(t *testing.T) {
-			t.Parallel()
-			c := newCluster(t, fsync)
-			p := c.start(t)
-			c.load(t, p.Addr, func() {
-				<-time.After(200 * time.Millisecond)
-				code, err := p.Terminate(15 * time.Second)
-				if err != nil || code != 0 {
-					t.Errorf("exit code %d, %v\n%s", code, err, p.Log())
-				}
-				p.Kill()
-			})
-			p = c.start(t)
-			c.check(t, p.Addr)
-			if c.acknowledged() == 0 {
-				t.Error("nothing was acknowledged: the test tested nothing")
+	ways := map[string]func(*testserver.Process) error{
+		"signal": func(*testserver.Process) error { return nil },
+		"command": func(p *testserver.Process) error {
+			conn, err := respclient.Dial(p.Addr)
+			if err != nil {
+				return err
 			}
-		})
+			defer conn.Close()
+			return conn.Send("SHUTDOWN")
+		},
+	}
+	for how, ask := range ways {
+		for _, fsync := range []string{"always", "everysec"} {
+			t.Run(how+"-"+fsync, func(t *testing.T) {
+				t.Parallel()
+				c := newCluster(t, fsync)
+				p := c.start(t)
+				c.load(t, p.Addr, func() {
+					<-time.After(200 * time.Millisecond)
+					if err := ask(p); err != nil {
+						t.Error(err)
+					}
+					end := p.Wait
+					if how == "signal" {
+						end = p.Terminate
+					}
+					if code, err := end(15 * time.Second); err != nil || code != 0 {
+						t.Errorf("exit code %d, %v", code, err)
+					}
+					kill(t, p)
+				})
+				p = c.start(t)
+				c.check(t, p.Addr)
+				if c.acknowledged() == 0 {
+					t.Error("nothing was acknowledged: the test tested nothing")
+				}
+			})
+		}
+	}
+}
+
+// TestSecondProcess starts a server on a store that another one has open: it
+// gives up, says why, and does no harm.
+func TestSecondProcess(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	p := testserver.StartProcess(t, program, dir)
+	conn, err := respclient.Dial(p.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	second := testserver.Launch(t, program, dir)
+	if code, err := second.Wait(15 * time.Second); err != nil || code == 0 {
+		t.Errorf("the second server: exit code %d, %v", code, err)
+	}
+	if !strings.Contains(second.Log(), "in use") {
+		t.Errorf("the second server does not say why it gives up: %s", second.Log())
+	}
+	if v, err := conn.Do("SET", "k", "v"); err != nil || v.Str != "OK" {
+		t.Errorf("the first server answers %s, %v", v, err)
+	}
+}
+
+// kill kills a server and looks for signs of trouble in its log.
+func kill(t *testing.T, p *testserver.Process) {
+	t.Helper()
+	p.Kill()
+	for _, sign := range []string{"DATA RACE", "panic:", "fatal error:"} {
+		if strings.Contains(p.Log(), sign) {
+			t.Errorf("the log of the server has %q", sign)
+		}
 	}
 }

@@ -1,0 +1,129 @@
+package server_test
+
+import (
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+
+	"redoubt/internal/testserver"
+)
+
+func scrape(t *testing.T, s *testserver.Server) string {
+	t.Helper()
+	resp, err := http.Get("http://" + s.MetricsAddr().String() + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("status %s, %v: %s", resp.Status, err, b)
+	}
+	return string(b)
+}
+
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	for _, engine := range []string{"mem", "pebble"} {
+		s := testserver.Start(t, testserver.Options{Engine: engine, Args: []string{"--metrics-addr", "127.0.0.1:0"}})
+		c := dial(t, s.Addr)
+		must(t, c, "SET a 1")
+		must(t, c, "SET b 1 EX 1000")
+		must(t, c, "GET a")
+		must(t, c, "GET nosuch")
+		ask(t, c, "GET")
+		must(t, c, "CLIENT ID")
+		must(t, c, "SELECT 3")
+		must(t, c, "SET c 1")
+		text := scrape(t, s)
+		for _, want := range []string{
+			`redoubt_info{durability="\w+",engine="` + engine + `",redis_version="7\.2\.6",version=".+"} 1`,
+			`redoubt_commands_total{command="set"} 3`,
+			`redoubt_commands_total{command="get"} 2`,
+			`redoubt_commands_total{command="client\|id"} 1`,
+			`redoubt_commands_rejected_total{command="get"} 1`,
+			`redoubt_command_duration_seconds_bucket{command="set",le="\+Inf"} 3`,
+			`redoubt_command_duration_seconds_bucket{command="set",le="4\.294967296"} 3`,
+			`redoubt_command_duration_seconds_count{command="set"} 3`,
+			`redoubt_errors_total{code="ERR"} 1`,
+			`redoubt_connected_clients 1`,
+			`redoubt_connections_total 1`,
+			`redoubt_net_input_bytes_total [1-9]\d+`,
+			`redoubt_net_output_bytes_total [1-9]\d+`,
+			`redoubt_keys{db="0"} 2`,
+			`redoubt_keys{db="3"} 1`,
+			`redoubt_keys_with_expiry{db="0"} 1`,
+			`redoubt_keyspace_hits_total 1`,
+			`redoubt_keyspace_misses_total 1`,
+			`redoubt_expired_keys_total 0`,
+			`redoubt_changes_total 3`,
+			`redoubt_engine_ok 1`,
+			`redoubt_engine_commits_total [1-9]\d*`,
+			`redoubt_engine_memory_bytes [1-9].*`,
+			`redoubt_durability_lag_commits \d+`,
+			`redoubt_engine_detail{name="\w+"} \d.*`,
+			`redoubt_memory_used_bytes [1-9].*`,
+			`go_goroutines \d+`,
+			`process_cpu_seconds_total .*`,
+		} {
+			if !regexp.MustCompile("(?m)^" + want + "$").MatchString(text) {
+				t.Errorf("%s: there is no line %s", engine, want)
+			}
+		}
+		for l := range strings.SplitSeq(text, "\n") {
+			if strings.HasPrefix(l, "# HELP redoubt_") && len(strings.Fields(l)) < 5 {
+				t.Errorf("%s: no help: %s", engine, l)
+			}
+		}
+		if t.Failed() {
+			t.Log(text)
+		}
+	}
+}
+
+// A scrape beside clients that come and go never shows bytes that go down.
+func TestMetricsWhileClientsLeave(t *testing.T) {
+	t.Parallel()
+	s := testserver.Start(t, testserver.Options{Args: []string{"--metrics-addr", "127.0.0.1:0"}})
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			c := dial(t, s.Addr)
+			if _, err := c.Do("PING"); err != nil {
+				t.Error(err)
+				return
+			}
+			c.Close()
+		}
+	}()
+	line := regexp.MustCompile(`(?m)^redoubt_net_input_bytes_total (.+)$`)
+	last := 0.0
+	for range 50 {
+		m := line.FindStringSubmatch(scrape(t, s))
+		if m == nil {
+			t.Fatal("no bytes")
+		}
+		n := parse(t, m[1])
+		if n < last {
+			t.Errorf("%v follows %v", n, last)
+		}
+		last = n
+	}
+	close(stop)
+	<-done
+}
+
+func TestNoMetricsByDefault(t *testing.T) {
+	t.Parallel()
+	if a := testserver.Start(t, testserver.Options{}).MetricsAddr(); a != nil {
+		t.Errorf("metrics are served on %s", a)
+	}
+}
