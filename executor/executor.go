@@ -223,6 +223,9 @@ func (b *Batch) Run(c *Call) bool {
 	if b.worker && (!b.alone && c.Cmd.Flags&command.Alone != 0 || !b.frozen && c.Cmd.Flags&command.OneState != 0) {
 		return false
 	}
+	if b.rows.Len() >= batchRows || b.rows.Size() >= batchBytes {
+		b.commit()
+	}
 	for {
 		ok, err := b.begin()
 		if err != nil {
@@ -272,6 +275,14 @@ func (b *Batch) Run(c *Call) bool {
 		return true
 	}
 }
+
+// A batch is committed when it holds so much, even within a turn: what it holds
+// should stay in the processor's cache, and its latches should not be held for
+// long. By then the cost of a commit is spread over enough commands.
+const (
+	batchRows  = 512
+	batchBytes = 128 << 10
+)
 
 // Prefetch notes the keys of a command that will be run soon; Fetch then gives
 // the engine the chance to bring their rows nearer, all at once.

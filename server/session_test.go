@@ -1,0 +1,220 @@
+package server
+
+import (
+	"errors"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+	"weak"
+
+	"redoubt/config"
+	"redoubt/engine"
+	"redoubt/engine/mem"
+)
+
+// Sessions without a socket, for what a client cannot see.
+
+func quietSession(srv *Server, t *turn) *session {
+	s := &session{}
+	srv.initSession(s, still{}, t, "127.0.0.1:1", "127.0.0.1:2", false)
+	return s
+}
+
+// A large command is not kept by its session or its loop once it was run.
+func TestLargeCommandsAreForgotten(t *testing.T) {
+	srv, work := quietServer(t)
+	s := quietSession(srv, work)
+	run := func(in []byte) {
+		t.Helper()
+		if s.process(in) != len(in) {
+			t.Fatal("not all was taken")
+		}
+		work.batch.Commit()
+		if got := string(s.out.Buf); !strings.HasSuffix(got, ":3\r\n") {
+			t.Fatalf("%.100q", got)
+		}
+		s.out.Buf = s.out.Buf[:0]
+	}
+	for _, name := range []string{"a command", "the last of a pipeline", "the first of a pipeline"} {
+		if s.process(request("SET", "k", "v")); string(s.out.Buf) != "+OK\r\n" {
+			t.Fatalf("%q", s.out.Buf)
+		}
+		in := request("EXISTS", "k", "k", "k", strings.Repeat("x", 1<<20))
+		switch name {
+		case "the last of a pipeline":
+			in = append(request("SET", "k", "v"), in...)
+		case "the first of a pipeline":
+			in = append(in, request("EXISTS", "k", "k", "k")...)
+		}
+		gone := weak.Make(&in[len(in)/2])
+		run(in)
+		in = nil
+		runtime.GC()
+		if gone.Value() != nil {
+			t.Errorf("%s is still in memory", name)
+		}
+	}
+}
+
+// A commit that fails after a connection was closed is no trouble for it.
+func TestFailedCommitOfAClosedSession(t *testing.T) {
+	cfg := config.New()
+	if err := cfg.Args([]string{"--port", "0", "--bind", "127.0.0.1"}); err != nil {
+		t.Fatal(err)
+	}
+	srv, err := New(Options{Config: cfg, Engine: &refusing{Engine: mem.New()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	work := &turn{batch: srv.exec.NewBatch(), stats: srv.stats.newLoop()}
+	closed, open := quietSession(srv, work), quietSession(srv, work)
+	closed.process(append(request("PING"), request("SET", "a", "1")...))
+	open.process(append(request("PING"), request("SET", "b", "1")...))
+	srv.eng.(*refusing).now = true
+	closed.out.Buf = nil // as a carrier leaves it
+	work.batch.Commit()
+	if got := string(open.out.Buf); got != "+PONG\r\n-ERR commit: no luck\r\n" {
+		t.Errorf("%q", got)
+	}
+}
+
+// refusing is an engine whose commits fail.
+type refusing struct {
+	engine.Engine
+	now bool
+}
+
+func (e *refusing) Begin() (engine.View, error) {
+	v, err := e.Engine.Begin()
+	return refusingView{v, e}, err
+}
+
+type refusingView struct {
+	engine.View
+	e *refusing
+}
+
+func (v refusingView) Commit(b *engine.Batch) (engine.Ticket, error) {
+	if v.e.now {
+		return 0, errors.New("no luck")
+	}
+	return v.View.Commit(b)
+}
+
+// The replies to a client that wants none leave no large buffer behind.
+func TestDiscardedRepliesAreForgotten(t *testing.T) {
+	srv, work := quietServer(t)
+	s := quietSession(srv, work)
+	in := append(request("CLIENT", "REPLY", "OFF"), request("ECHO", strings.Repeat("x", 1<<20))...)
+	in = append(in, request("PING")...)
+	if s.process(in) != len(in) || len(s.out.Buf) != 0 {
+		t.Fatalf("%q", s.out.Buf)
+	}
+	if cap(s.scratch.Buf) > keepBuffer {
+		t.Errorf("%d bytes are kept", cap(s.scratch.Buf))
+	}
+}
+
+func TestProtectedMode(t *testing.T) {
+	srv, _ := quietServer(t)
+	admitted := func(addr string, unix bool) bool { return srv.admit(addr, unix) == "" }
+	set := func(name, value string) {
+		t.Helper()
+		if err := srv.cfg.Set(name, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, addr := range []string{"127.0.0.1:1", "127.1.2.3:1", "[::1]:1"} {
+		if !admitted(addr, false) {
+			t.Errorf("%s is refused", addr)
+		}
+	}
+	if !admitted("/run/s:0", true) {
+		t.Error("a unix socket is refused")
+	}
+	for _, addr := range []string{"10.0.0.1:1", "[fe80::1%eth0]:1", "[2001:db8::1]:1"} {
+		if text := srv.admit(addr, false); !strings.HasPrefix(text, "DENIED ") {
+			t.Errorf("%s: %q", addr, text)
+		}
+	}
+	set("requirepass", "secret")
+	if !admitted("10.0.0.1:1", false) {
+		t.Error("refused although there is a password")
+	}
+	set("requirepass", "")
+	set("protected-mode", "no")
+	if !admitted("10.0.0.1:1", false) {
+		t.Error("refused although protected-mode is off")
+	}
+}
+
+// A pause that is extended at the moment it ends goes on.
+func TestPauseIsExtended(t *testing.T) {
+	var p pause
+	p.begin(time.Now().Add(time.Hour), false)
+	p.expire() // the timer of a shorter one, too late
+	if !p.active.Load() {
+		t.Error("it ended early")
+	}
+	p.begin(time.Now().Add(time.Minute), true)
+	if p.until.Before(time.Now().Add(30*time.Minute)) || !p.all {
+		t.Error("it was shortened, or holds what it held before")
+	}
+	p.end()
+	if p.active.Load() {
+		t.Error("it goes on")
+	}
+}
+
+// A session that leaves during a pause is forgotten by it.
+func TestPausedSessionLeaves(t *testing.T) {
+	srv, work := quietServer(t)
+	s := quietSession(srv, work)
+	srv.pause.begin(time.Now().Add(time.Hour), true)
+	if s.process(request("PING")) != 0 || srv.pause.waiting() != 1 {
+		t.Fatal("it does not wait")
+	}
+	srv.leave(s)
+	if n := srv.pause.waiting(); n != 0 {
+		t.Errorf("%d wait", n)
+	}
+}
+
+func TestCompact(t *testing.T) {
+	s := &session{}
+	s.out.Buf = make([]byte, 300_000)
+	s.out.Buf[200_000] = 'x'
+	s.sent, s.released, s.holds = 200_000, 250_000, []hold{{end: 260_000}, {end: 300_000}}
+	s.compact()
+	if len(s.out.Buf) != 100_000 || s.out.Buf[0] != 'x' || s.sent != 0 || s.released != 50_000 ||
+		s.holds[0].end != 60_000 || s.holds[1].end != 100_000 {
+		t.Errorf("%d %d %d %v", len(s.out.Buf), s.sent, s.released, s.holds)
+	}
+	s.sent = 1000 // not worth it
+	if s.compact(); s.sent != 1000 {
+		t.Error("moved")
+	}
+}
+
+func TestUnknownCommandText(t *testing.T) {
+	for _, test := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"nosuch"}, "ERR unknown command 'nosuch', with args beginning with: "},
+		{[]string{"no\x00such", "a\x00b", "c"}, "ERR unknown command 'no', with args beginning with: 'a' 'c' "},
+		{[]string{strings.Repeat("\xff", 200), strings.Repeat("\xfe", 200), "c"},
+			"ERR unknown command '" + strings.Repeat("\xff", 128) + "', with args beginning with: '" + strings.Repeat("\xfe", 128) + "' "},
+		{[]string{"x", strings.Repeat("a", 100), strings.Repeat("b", 100), "c"},
+			"ERR unknown command 'x', with args beginning with: '" + strings.Repeat("a", 100) + "' '" + strings.Repeat("b", 25) + "' "},
+	} {
+		args := make([][]byte, len(test.args))
+		for i, a := range test.args {
+			args[i] = []byte(a)
+		}
+		if got := unknownCommand(args).Error(); got != test.want {
+			t.Errorf("got  %q\nwant %q", got, test.want)
+		}
+	}
+}
