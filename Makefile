@@ -29,7 +29,11 @@ vet: ## go vet
 check: fmt vet test race ## what CI runs
 
 fuzz: ## fuzz the parsers and codecs for a while each (FUZZTIME=30s)
-	./bench/fuzz.sh $(or $(FUZZTIME),30s)
+	@grep -rl --include='*_test.go' '^func Fuzz' . | while read -r file; do \
+		grep -o '^func Fuzz[A-Za-z0-9]*' $$file | cut -c6- | while read -r name; do \
+			echo "$$name"; $(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(or $(FUZZTIME),30s) ./$$(dirname $$file) || exit 1; \
+		done || exit 1; \
+	done
 
 tools: ## install what oracle and bench compare with (Debian: redis-server, redis-tools)
 	apt-get update && apt-get install -y redis-server redis-tools

@@ -2,11 +2,16 @@ package executor
 
 import (
 	"fmt"
+	"log/slog"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"redoubt/command"
 	"redoubt/engine"
+	"redoubt/engine/mem"
 	"redoubt/keyspace"
 )
 
@@ -131,6 +136,46 @@ func TestAReaderBetweenVisibilityAndStamp(t *testing.T) {
 	equal(t, "hook", seen, 1)
 }
 
+// The argument in latch.go, taken by itself: whatever a reader saw of a stripe
+// before he asks, he is told to wait for.
+func TestSeenIsNeverBeforeWhatIsVisible(t *testing.T) {
+	t.Parallel()
+	eng := &numbers{Engine: mem.New()}
+	x := New(Options{Engine: eng, Clock: time.Now, Logger: slog.New(slog.DiscardHandler)})
+	var done atomic.Bool
+	var wait sync.WaitGroup
+	for range 2 {
+		wait.Add(1)
+		go func() {
+			defer wait.Done()
+			b := x.NewWaitingBatch()
+			for range rounds(200_000) {
+				b.latch([]uint32{7})
+				ticket := eng.committed.Add(1)
+				eng.visible.Store(ticket)
+				b.unlatch(engine.Ticket(ticket))
+			}
+			done.Store(true)
+		}()
+	}
+	for !done.Load() {
+		saw := engine.Ticket(eng.visible.Load())
+		if told := x.seen(7); told < saw {
+			t.Errorf("saw %d and was told to wait for %d", saw, told)
+			break
+		}
+	}
+	wait.Wait()
+}
+
+// numbers is an engine whose commits are numbers only.
+type numbers struct {
+	engine.Engine
+	committed, visible atomic.Uint64
+}
+
+func (n *numbers) Committed() engine.Ticket { return engine.Ticket(n.committed.Load()) }
+
 // FLUSHALL and SWAPDB change all keys without their latches.
 func TestReadersWaitForACommandThatRanAlone(t *testing.T) {
 	t.Parallel()
@@ -231,6 +276,41 @@ func TestAFailedCommitInTheMiddleOfATurn(t *testing.T) {
 	f.want("not spoiled", a.take(), "OK")
 	f.want("spoiled", other.take(), bad)
 	b.commit()
+	f.free()
+}
+
+// A turn with many rows is committed in parts: each reply belongs to its part.
+func TestALargeTurnIsCommittedInParts(t *testing.T) {
+	t.Parallel()
+	const bad = "!MISCONF commit: store refuses writes: injected"
+	f := newDurable(t)
+	a := f.client()
+	for _, fail := range []int64{0, 1, 2} {
+		before := f.x.Stats.Commits.Load()
+		f.eng.failIn.Store(fail)
+		n := 0
+		for ; n < 3*batchRows; n++ {
+			a.run(fmt.Sprintf("set key%d-%d v", fail, n))
+			if a.b.rows.Len() > batchRows+1 {
+				t.Fatalf("the batch holds %d rows", a.b.rows.Len())
+			}
+		}
+		ticket, s := a.commit()
+		equal(t, "the newest ticket", ticket, f.eng.Committed())
+		failed := strings.Count(s, bad)
+		ok := len(strings.Fields(strings.ReplaceAll(s, bad, "")))
+		equal(t, "replies", failed+ok, n)
+		f.want("stored", f.do(fmt.Sprintf("exists key%d-0 key%d-%d", fail, fail, n-1)), []string{"2", "1", "2"}[fail])
+		if commits := f.x.Stats.Commits.Load() - before; commits < 3-min(1, fail) {
+			t.Errorf("%d commits", commits)
+		}
+		if (fail > 0) != (failed > 0) || failed > n/2 {
+			t.Errorf("%d of %d replies are errors", failed, n)
+		}
+		if fail == 1 != strings.HasPrefix(s, bad) {
+			t.Errorf("the replies begin with %.60s", s)
+		}
+	}
 	f.free()
 }
 

@@ -301,6 +301,9 @@ func (b *Batch) Prefetch(cmd *command.Command, args [][]byte, db int) {
 }
 
 func (b *Batch) expect(key []byte, db int) {
+	if len(b.soon) >= maxSoon {
+		return
+	}
 	at := len(b.soonBytes)
 	b.soonBytes = b.x.space.AppendRowKey(b.soonBytes, db, key)
 	b.soon = append(b.soon, b.soonBytes[at:len(b.soonBytes):len(b.soonBytes)])

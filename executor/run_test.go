@@ -438,3 +438,24 @@ func TestIdleTime(t *testing.T) {
 	c.commit()
 	f.want("not marked", f.do("object idletime k"), "2")
 }
+
+// Prefetching is a hint with bounds, and what it opens a commit closes.
+func TestPrefetchIsBounded(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	b := f.x.NewBatch()
+	args := words("mget" + strings.Repeat(" key", 10*maxSoon))
+	cmd := table().Find(args)
+	for range 3 {
+		b.Prefetch(cmd, args, 1)
+		b.Prefetch(table().Find(words("get k")), words("get k"), 0)
+		b.Prefetch(table().Find(words("get k")), words("get"), 0) // not checked yet
+		b.Prefetch(table().Find(words("dbsize")), words("dbsize"), 0)
+	}
+	equal(t, "rows", len(b.soon), maxSoon)
+	b.Fetch()
+	equal(t, "fetched", len(b.soon)+len(b.soonBytes), 0)
+	equal(t, "open", f.eng.began.Load(), 1)
+	equal(t, "ticket", b.Commit(), 0)
+	f.free()
+}

@@ -28,34 +28,19 @@ type pipe struct {
 }
 
 // newPipe makes a session of an accepted connection; serve lets it run.
-func (srv *Server) newPipe(conn net.Conn, ln *listener) *pipe {
+func (srv *Server) newPipe(conn net.Conn, l *listener) *pipe {
 	p := &pipe{conn: conn, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	p.free = sync.NewCond(&p.mu)
 	p.turn = turn{batch: srv.exec.NewWaitingBatch(), stats: srv.stats.sharedLoop(), now: time.Now()}
-	addr, laddr := ln.ends(conn)
-	if t, ok := conn.(*net.TCPConn); ok {
-		every := time.Duration(srv.keepalive.Load()) * time.Second
-		err := t.SetKeepAliveConfig(net.KeepAliveConfig{Enable: every > 0, Idle: every, Interval: max(time.Second, every/3), Count: 3})
-		if err != nil {
-			srv.log.Debug("setting keepalive failed", "err", err)
-		}
-	}
 	if c, ok := conn.(syscall.Conn); ok { // for CLIENT LIST
 		if raw, err := c.SyscallConn(); err == nil {
 			_ = raw.Control(func(fd uintptr) { p.session.fd = int(fd) }) // fails only when it is closed
 		}
 	}
-	srv.initSession(&p.session, p, &p.turn, addr, laddr, ln.unix)
+	addr, laddr := l.ends(conn)
+	srv.initSession(&p.session, p, &p.turn, addr, laddr, l.unix)
 	srv.pipes.Store(p, struct{}{})
 	return p
-}
-
-// ends are the addresses of a connection in the form that clients see.
-func (ln *listener) ends(conn net.Conn) (addr, laddr string) {
-	if ln.unix {
-		return ln.addr.String() + ":0", ln.addr.String() + ":0"
-	}
-	return conn.RemoteAddr().String(), conn.LocalAddr().String()
 }
 
 func (p *pipe) serve() {

@@ -27,12 +27,12 @@ func infoServer(t *infoText) {
 		"uptime_in_seconds", int64(up.Seconds()), "uptime_in_days", int64(up.Hours()/24),
 		"hz", srv.cfg.Int("hz"), "configured_hz", srv.cfg.Int("hz"), "lru_clock", now.Unix()&(1<<24-1),
 		"executable", executable(), "config_file", srv.cfg.File(), "io_threads_active", boolInt(len(srv.loops) > 1))
-	for i, l := range srv.lns {
+	for i, l := range srv.lns.all() {
 		if l.unix {
-			t.line("listener%d:name=unix,bind=%s", i, l.addr)
+			t.line("listener%d:name=unix,bind=%s", i, l.Addr())
 			continue
 		}
-		host, port, err := net.SplitHostPort(l.addr.String())
+		host, port, err := net.SplitHostPort(l.Addr().String())
 		if err == nil {
 			t.line("listener%d:name=tcp,bind=%s,port=%s", i, host, port)
 		}
@@ -55,8 +55,8 @@ func (srv *Server) multiplexing() string {
 }
 
 func (srv *Server) tcpPort() int {
-	for _, l := range srv.lns {
-		if a, ok := l.addr.(*net.TCPAddr); ok {
+	for _, l := range srv.lns.all() {
+		if a, ok := l.Addr().(*net.TCPAddr); ok {
 			return a.Port
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -12,8 +11,6 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
-
-	"redoubt/wire"
 )
 
 // loop is an event loop on epoll: it carries the plain connections that were
@@ -28,7 +25,6 @@ import (
 // does tell it.
 type loop struct {
 	srv  *Server
-	n    int
 	ep   int
 	wake int // eventfd
 
@@ -43,7 +39,6 @@ type loop struct {
 	held     map[*conn]struct{}
 	holding  atomic.Bool
 	nextTick time.Time
-	deaf     bool      // no descriptors are left: accepting waits for the next tick
 	draining bool      // no new commands are read
 	stopping bool      // the loop ends once no replies are held, or
 	stopBy   time.Time // at this time
@@ -70,7 +65,7 @@ const (
 	maxEvents = 512
 )
 
-func newLoop(srv *Server, n int) (*loop, error) {
+func newLoop(srv *Server) (*loop, error) {
 	ep, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("create epoll: %w", err)
@@ -81,7 +76,7 @@ func newLoop(srv *Server, n int) (*loop, error) {
 		return nil, fmt.Errorf("create eventfd: %w", err)
 	}
 	l := &loop{
-		srv: srv, n: n, ep: ep, wake: wake,
+		srv: srv, ep: ep, wake: wake,
 		sessions: make(map[int32]*conn), held: make(map[*conn]struct{}),
 		rbuf: make([]byte, readSize), done: make(chan struct{}),
 	}
@@ -150,10 +145,6 @@ func (l *loop) event(e *unix.EpollEvent) {
 		var b [8]byte
 		unix.Read(l.wake, b[:])
 		l.signaled.Store(false)
-		return
-	}
-	if ln := l.srv.listeners[e.Fd]; ln != nil && l.n == 0 {
-		l.accept(e.Fd, ln)
 		return
 	}
 	c := l.sessions[e.Fd]
@@ -427,10 +418,6 @@ func (l *loop) close(c *conn) {
 
 // tick does what is due once a second.
 func (l *loop) tick() {
-	if l.deaf {
-		l.deaf = false
-		l.listen(unix.EPOLLIN)
-	}
 	for _, c := range l.sessions {
 		c.mu.Lock()
 		if c.overdue(l.turn.now) {
@@ -442,58 +429,22 @@ func (l *loop) tick() {
 	}
 }
 
-// listen sets the events asked of the listening sockets.
-func (l *loop) listen(events uint32) {
-	for fd := range l.srv.listeners {
-		if err := l.ctl(unix.EPOLL_CTL_MOD, fd, events); err != nil {
-			l.srv.log.Error("changing a listener's events failed", "err", err)
+// adopt makes a session of an accepted connection and gives it to a loop. The
+// socket leaves Go's own poller: it is duplicated and the original closed.
+func (srv *Server) adopt(nc net.Conn, ln *listener) error {
+	addr, laddr := ln.ends(nc)
+	raw, err := nc.(syscall.Conn).SyscallConn()
+	if err != nil {
+		return errors.Join(err, nc.Close())
+	}
+	fd := -1
+	var failed error
+	err = raw.Control(func(old uintptr) { fd, failed = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 0) })
+	if err := errors.Join(err, failed, nc.Close()); err != nil {
+		if fd >= 0 {
+			unix.Close(fd)
 		}
-	}
-}
-
-// accept takes new connections and spreads them over the loops.
-func (l *loop) accept(fd int32, ln *listener) {
-	for range 64 {
-		nfd, sa, err := unix.Accept4(int(fd), unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
-		if err != nil {
-			if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.ECONNABORTED) {
-				l.srv.log.Error("accepting a connection failed", "err", err)
-				// Most likely there are no descriptors left. The connection
-				// stays in the queue, and so would the event.
-				l.deaf = true
-				l.listen(0)
-			}
-			return
-		}
-		l.srv.adopt(nfd, sa, ln)
-	}
-}
-
-// adopt makes a session of an accepted socket and gives it to a loop.
-func (srv *Server) adopt(fd int, sa unix.Sockaddr, ln *listener) {
-	addr := addrText(sa)
-	if ln.unix {
-		addr = ln.addr.String() + ":0"
-	} else {
-		unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
-		if k := int(srv.keepalive.Load()); k > 0 {
-			unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1)
-			unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, k)
-			unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, max(1, k/3))
-			unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_KEEPCNT, 3)
-		}
-	}
-	local, _ := unix.Getsockname(fd)
-	laddr := addrText(local)
-	if ln.unix {
-		laddr = addr
-	}
-	if text := srv.admit(addr, ln.unix); text != "" {
-		var w wire.Writer
-		w.Error(text)
-		unix.Write(fd, w.Buf)
-		unix.Close(fd)
-		return
+		return err
 	}
 	l := srv.loops[int(srv.nextLoop.Add(1))%len(srv.loops)]
 	c := &conn{loop: l, fd: int32(fd), want: unix.EPOLLIN | unix.EPOLLRDHUP}
@@ -508,34 +459,17 @@ func (srv *Server) adopt(fd int, sa unix.Sockaddr, ln *listener) {
 			c.mu.Unlock()
 		}
 	})
+	return nil
 }
 
-func addrText(sa unix.Sockaddr) string {
-	switch a := sa.(type) {
-	case *unix.SockaddrInet4:
-		return net.JoinHostPort(net.IP(a.Addr[:]).String(), fmt.Sprint(a.Port))
-	case *unix.SockaddrInet6:
-		return net.JoinHostPort(net.IP(a.Addr[:]).String(), fmt.Sprint(a.Port))
-	}
-	return ""
-}
-
-// startLoops makes the loops and puts the listening sockets into the first loop.
+// startLoops makes the loops and lets them run.
 func (srv *Server) startLoops(n int) error {
-	for i := range n {
-		l, err := newLoop(srv, i)
+	for range n {
+		l, err := newLoop(srv)
 		if err != nil {
 			return err
 		}
 		srv.loops = append(srv.loops, l)
-	}
-	for fd := range srv.listeners {
-		if err := unix.SetNonblock(int(fd), true); err != nil {
-			return fmt.Errorf("listen: %w", err)
-		}
-		if err := srv.loops[0].ctl(unix.EPOLL_CTL_ADD, fd, unix.EPOLLIN); err != nil {
-			return err
-		}
 	}
 	for _, l := range srv.loops {
 		go l.run()
@@ -550,7 +484,7 @@ func (srv *Server) startLoops(n int) error {
 	return nil
 }
 
-// drainLoops stops accepting and reading; what runs goes on. When it returns no
+// drainLoops stops reading; what runs goes on. When it returns no
 // loop takes another command.
 func (srv *Server) drainLoops() {
 	var wait sync.WaitGroup
@@ -560,12 +494,6 @@ func (srv *Server) drainLoops() {
 		l.post(nil, func() {
 			defer wait.Done()
 			l.draining = true
-			if l.n == 0 {
-				for fd := range srv.listeners {
-					unix.EpollCtl(l.ep, unix.EPOLL_CTL_DEL, int(fd), nil)
-					unix.Close(int(fd))
-				}
-			}
 			for _, c := range l.sessions {
 				c.mu.Lock()
 				c.interest()
@@ -584,14 +512,4 @@ func (srv *Server) stopLoops(deadline time.Time) {
 	for _, l := range srv.loops {
 		<-l.done
 	}
-}
-
-// takeFD makes a listener's descriptor ours.
-func takeFD(f *os.File) (int32, error) {
-	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-	f.Close()
-	if err != nil {
-		return 0, fmt.Errorf("listen: %w", err)
-	}
-	return int32(fd), nil
 }

@@ -4,7 +4,7 @@ package server
 
 import (
 	"errors"
-	"os"
+	"net"
 	"time"
 )
 
@@ -17,4 +17,5 @@ type loop struct{}
 func (srv *Server) startLoops(int) error { return nil }
 func (srv *Server) drainLoops()          {}
 func (srv *Server) stopLoops(time.Time)  {}
-func takeFD(*os.File) (int32, error)     { return 0, errors.ErrUnsupported }
+
+func (srv *Server) adopt(net.Conn, *listener) error { return errors.ErrUnsupported }

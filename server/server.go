@@ -4,14 +4,9 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"os"
 	"runtime"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -46,12 +41,11 @@ type Server struct {
 	table  *command.Table
 	locals map[*command.Command]*local
 
-	loops     []*loop
-	listeners map[int32]*listener // by descriptor, for the loops
-	lns       []*listener
-	nextLoop  atomic.Int64
-	usePipes  bool
-	pipes     sync.Map // *pipe
+	loops    []*loop
+	lns      listeners
+	nextLoop atomic.Int64
+	usePipes bool
+	pipes    sync.Map // *pipe
 
 	clients clients
 	bufs    buffers
@@ -94,13 +88,6 @@ type Server struct {
 	metrics   *metricsServer
 }
 
-// listener is a listening socket.
-type listener struct {
-	addr net.Addr
-	unix bool
-	ln   net.Listener // for pipes only
-}
-
 // New makes a server and binds its listeners. Start begins to serve.
 func New(o Options) (*Server, error) {
 	if o.Clock == nil {
@@ -111,7 +98,7 @@ func New(o Options) (*Server, error) {
 	}
 	srv := &Server{
 		cfg: o.Config, eng: o.Engine, clock: o.Clock, log: o.Logger,
-		listeners: make(map[int32]*listener), usePipes: o.Pipes || !haveLoops,
+		usePipes:        o.Pipes || !haveLoops,
 		boundedByMemory: !o.Engine.Capabilities().Durable, started: time.Now(), runID: randomID(), stopReq: make(chan struct{}),
 	}
 	if m, ok := o.Engine.(interface{ Memory() int64 }); ok {
@@ -157,84 +144,6 @@ func (srv *Server) addLocal(l *local) *command.Command {
 	return l.Command
 }
 
-// listen binds TCP and unix sockets.
-func (srv *Server) listen() error {
-	// Port 0 means no TCP, as in Redis; without a unix socket there would be
-	// nothing to listen on, where Redis gives up: then it means any free port.
-	path := srv.cfg.Str("unixsocket")
-	if port := srv.cfg.Int("port"); port > 0 || path == "" {
-		for _, host := range strings.Fields(srv.cfg.Str("bind")) {
-			optional := strings.HasPrefix(host, "-")
-			host = strings.TrimPrefix(host, "-")
-			// Each address gets a socket for its own family, or the one for
-			// all of IPv6 would take the port of all of IPv4.
-			network := "tcp"
-			switch ip := net.ParseIP(host); {
-			case host == "*":
-				host, network = "0.0.0.0", "tcp4"
-			case host == "::*":
-				host, network = "::", "tcp6"
-			case ip != nil && ip.To4() == nil:
-				network = "tcp6"
-			}
-			ln, err := net.Listen(network, net.JoinHostPort(host, strconv.FormatInt(port, 10)))
-			if err != nil {
-				if optional {
-					srv.log.Debug("skipping an optional address", "addr", host, "err", err)
-					continue
-				}
-				return fmt.Errorf("listen: %w", err)
-			}
-			if err := srv.addListener(ln, false); err != nil {
-				return err
-			}
-		}
-	}
-	if path == "" {
-		return nil
-	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("remove the old unix socket: %w", err)
-	}
-	ln, err := net.Listen("unix", path)
-	if err != nil {
-		return fmt.Errorf("listen: %w", err)
-	}
-	if perm := srv.cfg.Int("unixsocketperm"); perm != 0 {
-		if err := os.Chmod(path, os.FileMode(perm)); err != nil {
-			return fmt.Errorf("unix socket: %w", err)
-		}
-	}
-	ln.(*net.UnixListener).SetUnlinkOnClose(false)
-	return srv.addListener(ln, true)
-}
-
-func (srv *Server) addListener(ln net.Listener, unix bool) error {
-	l := &listener{addr: ln.Addr(), unix: unix, ln: ln}
-	srv.lns = append(srv.lns, l)
-	if srv.usePipes {
-		return nil
-	}
-	f, err := ln.(interface{ File() (*os.File, error) }).File()
-	if err != nil {
-		return fmt.Errorf("listen: %w", err)
-	}
-	fd, err := takeFD(f)
-	if err != nil {
-		return err
-	}
-	srv.listeners[fd] = l
-	return ln.Close() // the descriptor is ours now
-}
-
-// Addr is the address of the first TCP listener, or of the first one at all.
-func (srv *Server) Addr() net.Addr {
-	if len(srv.lns) == 0 {
-		return nil
-	}
-	return srv.lns[0].addr
-}
-
 // Start begins to serve, in the background.
 func (srv *Server) Start() error {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -246,15 +155,13 @@ func (srv *Server) Start() error {
 	go srv.sample(ctx)
 	if srv.usePipes {
 		go srv.tickPipes(ctx)
-		for _, l := range srv.lns {
-			go srv.acceptPipes(l)
-		}
 		srv.eng.OnDurable(func() {
 			srv.pipes.Range(func(p, _ any) bool { p.(*pipe).notify(); return true })
 		})
 	} else if err := srv.startLoops(srv.loopCount()); err != nil {
 		return err
 	}
+	srv.lns.start(srv.accept)
 	return srv.startMetrics()
 }
 
@@ -266,26 +173,6 @@ func (srv *Server) loopCount() int {
 		return int(n)
 	}
 	return max(1, min(16, runtime.GOMAXPROCS(0)/2))
-}
-
-func (srv *Server) acceptPipes(l *listener) {
-	for {
-		conn, err := l.ln.Accept()
-		if err != nil {
-			if errors.Is(err, net.ErrClosed) {
-				return
-			}
-			srv.log.Error("accepting a connection failed", "err", err)
-			time.Sleep(tickEvery) // most likely there are no descriptors left
-			continue
-		}
-		if text := srv.admit(conn.RemoteAddr().String(), l.unix); text != "" {
-			fmt.Fprintf(conn, "-%s\r\n", text)
-			conn.Close()
-			continue
-		}
-		go srv.newPipe(conn, l).serve()
-	}
 }
 
 // Stopping is closed when a client has asked the server to shut down.
@@ -302,11 +189,7 @@ func (srv *Server) Shutdown(ctx context.Context) error {
 func (srv *Server) shutdown(ctx context.Context) error {
 	srv.draining.Store(true)
 	srv.pause.end()
-	if srv.usePipes {
-		for _, l := range srv.lns {
-			l.ln.Close()
-		}
-	}
+	srv.lns.close(false)
 	srv.drainLoops()
 	srv.eachPipe(func(*pipe) {}) // each has now seen that it must drain
 	finished := make(chan struct{})
@@ -327,11 +210,6 @@ func (srv *Server) shutdown(ctx context.Context) error {
 		<-srv.bgDone
 	}
 	srv.stopMetrics()
-	for _, l := range srv.lns {
-		if l.unix {
-			os.Remove(l.addr.String())
-		}
-	}
 	if err := srv.eng.Close(); err != nil {
 		return fmt.Errorf("close the store: %w", err)
 	}

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"errors"
 	"strings"
 	"time"
 
@@ -35,21 +34,9 @@ func (srv *Server) watchSettings() error {
 	apply(func() { srv.latency.set(time.Duration(c.Int("latency-monitor-threshold")) * time.Millisecond) },
 		"latency-monitor-threshold")
 	apply(func() { srv.stats.tracking.Store(c.Bool("latency-tracking")) }, "latency-tracking")
-	srv.fixed("port", "Unable to listen on this port: it is changed by a restart only")
-	srv.fixed("bind", "Failed to bind to specified addresses: they are changed by a restart only")
+	c.OnChange("port", func() error { return srv.rebind("Unable to listen on this port. Check server logs.") })
+	c.OnChange("bind", func() error { return srv.rebind("Failed to bind to specified addresses.") })
 	return nil
-}
-
-// fixed refuses to change a directive that Redis can change and this server
-// cannot.
-func (srv *Server) fixed(name, reason string) {
-	initial := srv.cfg.Get(name)
-	srv.cfg.OnChange(name, func() error {
-		if srv.cfg.Get(name) == initial {
-			return nil
-		}
-		return errors.New(reason)
-	})
 }
 
 // outOfMemory says whether commands that need memory are refused: only where

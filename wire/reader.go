@@ -209,7 +209,7 @@ func SplitWords(line []byte) (words [][]byte, ok bool) {
 		for i < len(line) && isSpace(line[i]) {
 			i++
 		}
-		if i == len(line) {
+		if i == len(line) || line[i] == 0 {
 			return words, true
 		}
 		var word []byte

@@ -127,22 +127,33 @@ func banner(out io.Writer, cfg *config.Config, srv *server.Server) {
 	fmt.Fprintf(out, "  memory      %d MiB (maxmemory)\n", cfg.Int("maxmemory")>>20)
 }
 
+// openLog logs to logfile or to standard error. loglevel may change at run time.
 func openLog(cfg *config.Config) (*slog.Logger, func() error, error) {
-	level := map[string]slog.Level{"debug": slog.LevelDebug, "verbose": slog.LevelDebug, "notice": slog.LevelInfo, "warning": slog.LevelWarn}
-	var out io.Writer = os.Stderr
-	closeLog := func() error { return nil } // the last words of the program go to stderr as well
+	var level slog.LevelVar
+	set := func() error {
+		switch cfg.Enum("loglevel") {
+		case "debug", "verbose":
+			level.Set(slog.LevelDebug)
+		case "warning":
+			level.Set(slog.LevelWarn)
+		case "nothing":
+			level.Set(slog.LevelError + 4)
+		default:
+			level.Set(slog.LevelInfo)
+		}
+		return nil
+	}
+	set()
+	cfg.OnChange("loglevel", set)
+	var out io.WriteCloser = os.Stderr
 	if name := cfg.Str("logfile"); name != "" {
 		f, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 		if err != nil {
 			return nil, nil, fmt.Errorf("open the log file: %w", err)
 		}
-		out, closeLog = f, f.Close
+		out = f
 	}
-	l, ok := level[cfg.Enum("loglevel")]
-	if !ok {
-		l = slog.LevelError + 4 // nothing
-	}
-	return slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: l})), closeLog, nil
+	return slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: &level})), out.Close, nil
 }
 
 func usage(out io.Writer) error {
