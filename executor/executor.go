@@ -145,9 +145,10 @@ type Batch struct {
 	seed    uint64
 	err     error // of the last commit
 
-	soon      [][]byte // rows to be prefetched, and the bytes of their keys
-	soonBytes []byte
-	soonSum   uint32
+	soon        [][]byte // rows to be prefetched, and the bytes of their keys
+	soonBytes   []byte
+	soonLatches []uint32
+	touched     uint32 // what Fetch read, so that it is read
 
 	// Made once, since a closure per command would be an allocation: what is
 	// done with each key of args.
@@ -307,7 +308,7 @@ func (b *Batch) expect(key []byte, db int) {
 	at := len(b.soonBytes)
 	b.soonBytes = b.x.space.AppendRowKey(b.soonBytes, db, key)
 	b.soon = append(b.soon, b.soonBytes[at:len(b.soonBytes):len(b.soonBytes)])
-	b.soonSum += b.x.latches.tab[b.x.latches.of(key)].owner.Load()
+	b.soonLatches = append(b.soonLatches, b.x.latches.of(key))
 }
 
 const maxSoon = 256
@@ -317,7 +318,12 @@ func (b *Batch) Fetch() {
 	if ok, err := b.begin(); ok && err == nil && len(b.soon) > 1 {
 		b.tx.Rows.View.Prefetch(b.soon)
 	}
-	b.soon, b.soonBytes = b.soon[:0], b.soonBytes[:0]
+	sum := uint32(0)
+	for _, i := range b.soonLatches { // a tight loop: the cache misses overlap
+		sum += b.x.latches.tab[i].owner.Load()
+	}
+	b.touched += sum
+	b.soon, b.soonBytes, b.soonLatches = b.soon[:0], b.soonBytes[:0], b.soonLatches[:0]
 }
 
 // exec runs the handler. A panic in it is a bug, but one client's bug must not

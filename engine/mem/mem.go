@@ -216,6 +216,9 @@ func (v *view) Prefetch(keys [][]byte) {
 		if len(r.key) > 0 {
 			sum += r.key[len(r.key)-1]
 		}
+		if len(r.val) > 0 {
+			sum += r.val[0]
+		}
 	}
 	v.touched += sum
 	for i := range locked {

@@ -30,6 +30,14 @@ func seeded(t testing.TB) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 1))
 }
 
+// rounds is how often a stress repeats what it does.
+func rounds(n int) int {
+	if testing.Short() || race {
+		return n / 4
+	}
+	return n
+}
+
 func commit(t testing.TB, e *Engine, fill func(*engine.Batch)) {
 	t.Helper()
 	var b engine.Batch
@@ -117,7 +125,7 @@ func TestNothingOldIsKept(t *testing.T) {
 	t.Parallel()
 	e := New()
 	rng := seeded(t)
-	for round := range 10_000 {
+	for round := range rounds(10_000) {
 		commit(t, e, func(b *engine.Batch) {
 			for k := range byte(8) {
 				b.Put([]byte{k}, []byte{k})

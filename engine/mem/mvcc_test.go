@@ -47,7 +47,7 @@ func (w *world) key() []byte {
 func TestSnapshotsAgainstAModel(t *testing.T) {
 	t.Parallel()
 	w := &world{t: t, e: New(), rng: seeded(t), rows: make(map[string]string)}
-	for range 6000 {
+	for range rounds(6000) {
 		switch w.rng.IntN(10) {
 		case 0:
 			if len(w.snaps) < 5 {
@@ -219,10 +219,7 @@ func TestConcurrentSnapshots(t *testing.T) {
 	const groups, members = 4, 100
 	key := func(g, m int) []byte { return fmt.Appendf(nil, "%c%c%d", 'a'+m%3, 'a'+g, m) }
 	rng := seeded(t)
-	n := 400
-	if testing.Short() {
-		n = 100
-	}
+	n := rounds(400)
 	var wait sync.WaitGroup
 	actor := func(run func(rng *rand.Rand)) {
 		wait.Add(1)

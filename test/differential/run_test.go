@@ -224,20 +224,20 @@ func same(o op, x, y string, live bool) bool {
 	if !live || o.wait > 0 || o.scan {
 		return false
 	}
-	slack := int64(0)
-	switch strings.ToLower(o.args[0]) {
+	unit := int64(1)
+	name := strings.ToLower(o.args[0])
+	switch name {
 	case "ttl", "expiretime":
-		slack = 3
 	case "pttl", "pexpiretime":
-		slack = 3000
+		unit = 1000
 	default:
 		return false
 	}
 	m, ok1 := integer(strings.TrimSpace(strings.TrimPrefix(x, ":")))
 	n, ok2 := integer(strings.TrimSpace(strings.TrimPrefix(y, ":")))
-	// A moment that was given as such must be exact.
-	exact := strings.HasSuffix(strings.ToLower(o.args[0]), "time") && m > 30_000_000*slack*1000/3
-	return ok1 && ok2 && m > 0 && n > 0 && !exact && max(m, n)-min(m, n) <= slack
+	// A moment that was given as such is far away, and must be exact.
+	exact := strings.HasSuffix(name, "time") && m > 30_000_000_000*unit
+	return ok1 && ok2 && m > 0 && n > 0 && !exact && max(m, n)-min(m, n) <= 3*unit
 }
 
 // show writes an operation as a line of a command script.

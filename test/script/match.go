@@ -93,7 +93,7 @@ func headWidth(lines []string) int {
 	return len(elementHead.FindString(lines[0]))
 }
 
-// version compares dotted versions, as in 7.2.0.
+// olderThan compares dotted versions, as in 7.2.0.
 func olderThan(a, b string) bool {
 	x, y := strings.Split(a, "."), strings.Split(b, ".")
 	for i := range max(len(x), len(y)) {
