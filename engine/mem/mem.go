@@ -13,8 +13,8 @@
 // Snapshots: every row carries the number of the commit that wrote it. While a
 // snapshot is open that may need the old value, a write pushes it on a chain of
 // versions instead of overwriting it. Rows with a chain, and deleted rows that
-// had to stay, are noted in a trail and tidied up when the last snapshot
-// closes. Without a snapshot values are overwritten in place and a steady load
+// had to stay, are noted in a trail and tidied up when the last snapshot that
+// needs them closes. Without a snapshot values are overwritten in place and a steady load
 // allocates nothing.
 //
 // Rejected: one ordered tree for everything (a look-up then costs a dozen cache
@@ -54,7 +54,7 @@ type Engine struct {
 	snapMu sync.Mutex
 	snaps  map[uint64]int // open snapshots by their commit number
 	newest atomic.Uint64  // the newest open snapshot's number + 1; 0 if none
-	trail  []*row
+	trail  []trace        // in the order of commits, about
 	closed atomic.Bool
 	views  sync.Pool
 }
@@ -311,7 +311,7 @@ func (e *Engine) put(h uint64, key, value []byte, seq uint64) {
 	if r.dead {
 		e.rows.Add(1)
 	}
-	if e.needed(r) {
+	if e.needed(r, seq) {
 		old := r.version
 		r.version = version{prev: &old, val: append([]byte(nil), value...)}
 	} else if cap(r.val) >= len(value) && cap(r.val) <= 2*len(value)+64 {
@@ -323,19 +323,28 @@ func (e *Engine) put(h uint64, key, value []byte, seq uint64) {
 	e.bytes.Add(r.size() - before)
 }
 
-// needed says whether an open snapshot may read the row's present version. If so
-// the row is in the trail.
-func (e *Engine) needed(r *row) bool { return e.newest.Load() > r.seq && e.follow(r) }
+// needed says whether an open snapshot may read the row's present version,
+// which commit seq is about to replace. If so the row is in the trail.
+func (e *Engine) needed(r *row, seq uint64) bool {
+	return e.newest.Load() > r.seq && e.follow(r, seq)
+}
+
+// trace is a row with a version that commit seq replaced and that only
+// snapshots from before it need.
+type trace struct {
+	row *row
+	seq uint64
+}
 
 // follow notes that the row must be tidied up. It says false when the last
 // snapshot has just been closed: nobody would come to do it.
-func (e *Engine) follow(r *row) bool {
+func (e *Engine) follow(r *row, seq uint64) bool {
 	e.snapMu.Lock()
 	defer e.snapMu.Unlock()
 	if e.newest.Load() == 0 {
 		return false
 	}
-	e.trail = append(e.trail, r)
+	e.trail = append(e.trail, trace{r, seq})
 	return true
 }
 
@@ -346,7 +355,7 @@ func (e *Engine) delete(r *row, seq uint64) {
 	e.rows.Add(-1)
 	before := r.size()
 	switch {
-	case e.needed(r):
+	case e.needed(r, seq):
 		old := r.version
 		r.version = version{seq: seq, dead: true, prev: &old}
 	case r.prev != nil: // an older version is in use; the trail knows the row

@@ -250,3 +250,32 @@ func TestTable(t *testing.T) {
 		t.Error("a row that was not there is counted out")
 	}
 }
+
+// Snapshots that overlap for ever keep only what they need.
+func TestOverlappingSnapshotsKeepLittle(t *testing.T) {
+	t.Parallel()
+	e := New()
+	last := e.snapshot()
+	for i := range 1000 {
+		commit(t, e, func(b *engine.Batch) {
+			b.Put([]byte("changes"), []byte{byte(i)})
+			b.Put([]byte{'n', byte(i), byte(i >> 8)}, nil)
+			b.Delete([]byte{'n', byte(i - 1), byte((i - 1) >> 8)})
+		})
+		next := e.snapshot()
+		if err := last.Close(); err != nil {
+			t.Fatal(err)
+		}
+		last = next
+		if len(e.trail) > 4 {
+			t.Fatalf("round %d: %d rows in the trail", i, len(e.trail))
+		}
+	}
+	if v, _, _ := last.Get([]byte("changes"), nil); len(v) != 1 || v[0] != byte(999%256) {
+		t.Errorf("the snapshot sees % x", v)
+	}
+	if err := last.Close(); err != nil {
+		t.Fatal(err)
+	}
+	check(t, e)
+}

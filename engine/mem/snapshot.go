@@ -39,44 +39,56 @@ func (s *snapshot) Iter(lo, hi []byte, reverse bool) engine.Iterator {
 	return newIter(s, lo, hi, reverse, false)
 }
 
-// Close forgets the snapshot. The last one to close tidies up the rows that
-// were kept for snapshots.
+// Close forgets the snapshot, and tidies up what only it needed.
 func (s *snapshot) Close() error {
 	e := s.e
 	e.snapMu.Lock()
 	if e.snaps[s.seq]--; e.snaps[s.seq] == 0 {
 		delete(e.snaps, s.seq)
 	}
-	var newest uint64
-	for seq := range e.snaps {
-		newest = max(newest, seq+1)
-	}
+	newest, oldest := e.span()
 	e.newest.Store(newest)
-	var trail []*row
-	if newest == 0 {
-		trail, e.trail = e.trail, nil
+	n := 0
+	for n < len(e.trail) && (newest == 0 || e.trail[n].seq <= oldest) {
+		n++
+	}
+	done := e.trail[:n:n]
+	if e.trail = e.trail[n:]; len(e.trail) == 0 {
+		e.trail = nil
 	}
 	e.snapMu.Unlock()
-	for _, r := range trail {
-		e.tidy(r)
+	for _, t := range done {
+		e.tidy(t.row)
 	}
 	return nil
 }
 
-// tidy drops the old versions of a row, and the row if it is dead. If another
-// snapshot was opened meanwhile, that is left to its closing.
+// span returns the newest open snapshot's number + 1, 0 if none is open, and
+// the oldest one's, the newest commit's if none is. snapMu is held.
+func (e *Engine) span() (newest, oldest uint64) {
+	oldest = e.seq.Load()
+	for seq := range e.snaps {
+		newest, oldest = max(newest, seq+1), min(oldest, seq)
+	}
+	return newest, oldest
+}
+
+// tidy drops the versions of a row that no snapshot sees, and the row if they
+// all see it dead. What is open is asked for again under the shard's lock: a
+// commit may have deleted the row since, relying on this call.
 func (e *Engine) tidy(r *row) {
 	s := e.shardOf(r.hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e.newest.Load() != 0 && e.follow(r) {
-		return
+	e.snapMu.Lock()
+	_, oldest := e.span()
+	e.snapMu.Unlock()
+	v := r.at(oldest)
+	if v == nil || s.rows.find(r.hash, r.key) != r {
+		return // younger than all that, or already gone
 	}
-	if s.rows.find(r.hash, r.key) != r {
-		return // already gone
-	}
-	r.prev = nil
-	if r.dead {
+	v.prev = nil
+	if r.dead && v == &r.version {
 		e.unlink(r)
 	}
 }
