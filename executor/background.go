@@ -25,7 +25,8 @@ const (
 )
 
 type sweeper struct {
-	off atomic.Bool // DEBUG SET-ACTIVE-EXPIRE 0
+	off  atomic.Bool // DEBUG SET-ACTIVE-EXPIRE 0
+	hold atomic.Bool // writes are paused
 	// turn: the sweep and the clearing take turns, since both remove keys of
 	// flushed databases, and the clearing takes no latches.
 	turn   sync.Mutex
@@ -58,6 +59,11 @@ func (x *Executor) SweepStats() SweepStats {
 	return SweepStats{s.Cycles.Load(), s.SweepNanos.Load(), s.Behind.Load(), s.Cleared.Load(), s.Clearing.Load()}
 }
 
+// HoldExpire stops the sweep while writes are paused.
+func (x *Executor) HoldExpire(on bool) { x.sweep.hold.Store(on) }
+
+func (s *sweeper) idle() bool { return s.off.Load() || s.hold.Load() }
+
 // SetActiveExpire turns the sweep of expired keys off and on.
 func (x *Executor) SetActiveExpire(on bool) { x.sweep.off.Store(!on) }
 
@@ -78,7 +84,7 @@ func (x *Executor) Background(ctx context.Context) {
 		case <-timer.C:
 		}
 		pause := sweepEvery
-		if !x.sweep.off.Load() {
+		if !x.sweep.idle() {
 			var err error
 			if due := x.space.NextDue(); due <= x.clock().UnixMilli() {
 				err = x.Sweep(ctx)
@@ -97,6 +103,9 @@ func (x *Executor) Background(ctx context.Context) {
 // Sweep removes every key whose time has come. An error is logged; what is still
 // due comes again the next time.
 func (x *Executor) Sweep(ctx context.Context) error {
+	if x.sweep.hold.Load() {
+		return nil
+	}
 	start := time.Now()
 	x.sweep.Cycles.Add(1)
 	for group := range keyspace.Groups {
@@ -106,7 +115,7 @@ func (x *Executor) Sweep(ctx context.Context) error {
 				x.log.Error("expiring keys failed", "err", err)
 				return err
 			}
-			if n < sweepStep || ctx.Err() != nil || x.sweep.off.Load() {
+			if n < sweepStep || ctx.Err() != nil || x.sweep.idle() {
 				break
 			}
 			if first {

@@ -384,3 +384,22 @@ func TestActiveExpireCanBeTurnedOff(t *testing.T) {
 		<-done
 	})
 }
+
+// While writes are paused nothing expires, though nobody sees an expired key.
+func TestHoldExpire(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.do("set k v px 5")
+	f.now.Add(10)
+	f.x.HoldExpire(true)
+	if err := f.x.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.want("value", f.do("get k"), "(nil)")
+	f.want("size", f.do("dbsize"), "1")
+	f.x.HoldExpire(false)
+	if err := f.x.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.want("size", f.do("dbsize"), "0")
+}

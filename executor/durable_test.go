@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"bytes"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"redoubt/engine"
 	"redoubt/engine/mem"
 	"redoubt/keyspace"
+	"redoubt/wire"
 )
 
 // waits is when the reply to a client's only call of a turn may be sent.
@@ -400,3 +402,27 @@ func TestAWorkerAlwaysReplies(t *testing.T) {
 	}
 	f.free()
 }
+
+// A commit that fails rewrites the replies of several connections: each under
+// its own guard, but not under the one that the caller of Run holds.
+func TestSpoiledRepliesAreGuarded(t *testing.T) {
+	t.Parallel()
+	f := newDurable(t)
+	b := f.x.NewBatch()
+	var first, second countingLock
+	one, two := &wire.Writer{Proto: 2}, &wire.Writer{Proto: 2}
+	set := table().Lookup([]byte("set"))
+	words := func(s string) [][]byte { return bytes.Fields([]byte(s)) }
+	b.Run(&Call{Cmd: set, Args: words("set a 1"), Reply: one, Guard: &first})
+	b.Run(&Call{Cmd: set, Args: words("set b 1"), Reply: two, Guard: &second})
+	f.eng.failIn.Store(1)
+	b.commit() // as in the middle of the second Run
+	equal(t, "locks of the first", first.n, 1)
+	equal(t, "locks of the second", second.n, 0)
+	equal(t, "replies", one.Buf[0] == '-' && two.Buf[0] == '-', true)
+}
+
+type countingLock struct{ n int }
+
+func (l *countingLock) Lock()   { l.n++ }
+func (l *countingLock) Unlock() {}

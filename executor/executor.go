@@ -116,6 +116,9 @@ type Call struct {
 	DB      int
 	Reply   *wire.Writer
 	NoTouch bool // the client does not want keys to count as used
+	// Guard, if set, is held during Run and guards Reply: a commit that fails
+	// rewrites the replies of other calls of the batch too.
+	Guard sync.Locker
 
 	// Set by Run. The reply may be sent once Wait is durable and, if Own, once
 	// the ticket that Commit returns is.
@@ -143,7 +146,8 @@ type Batch struct {
 	replies []replies
 	seconds uint32
 	seed    uint64
-	err     error // of the last commit
+	err     error       // of the last commit
+	guard   sync.Locker // held by the caller of Run
 
 	soon        [][]byte // rows to be prefetched, and the bytes of their keys
 	soonBytes   []byte
@@ -162,6 +166,7 @@ type Batch struct {
 // by the batch.
 type replies struct {
 	to         *wire.Writer
+	mu         sync.Locker
 	start, end int
 	n          int
 }
@@ -218,6 +223,7 @@ func (b *Batch) unlock() {
 // commits the batch and then hands the call to Executor.RunAlone elsewhere.
 func (b *Batch) Run(c *Call) bool {
 	c.Failed = false
+	b.guard = c.Guard
 	if !b.worker && (c.Cmd.Flags&(command.Alone|command.Slow|command.OneState) != 0 || b.x.remote) {
 		return false
 	}
@@ -411,13 +417,14 @@ func (b *Batch) note(c *Call, start int) {
 		b.replies[n-1].n++
 		return
 	}
-	b.replies = append(b.replies, replies{c.Reply, start, end, 1})
+	b.replies = append(b.replies, replies{c.Reply, c.Guard, start, end, 1})
 }
 
 // Commit commits what the batch holds and closes it. It returns the ticket of
 // the newest commit since the last call, zero if there was none. When a commit
 // fails, all replies of the batch have become errors.
 func (b *Batch) Commit() engine.Ticket {
+	b.guard = nil
 	if b.open {
 		b.commit()
 	}
@@ -463,17 +470,27 @@ func (b *Batch) commit() {
 func (b *Batch) spoil(err error) {
 	text := command.Text(err)
 	for _, r := range slices.Backward(b.replies) { // so that offsets stay right
-		if len(r.to.Buf) < r.end {
-			continue // the connection was closed since
+		if r.mu != nil && r.mu != b.guard {
+			r.mu.Lock()
+			r.spoil(text)
+			r.mu.Unlock()
+		} else {
+			r.spoil(text)
 		}
-		behind := slices.Clone(r.to.Buf[r.end:])
-		r.to.Buf = r.to.Buf[:r.start]
-		for range r.n {
-			r.to.Error(text)
-		}
-		r.to.Buf = append(r.to.Buf, behind...)
 	}
 	b.x.log.Error("commit failed", "err", err)
+}
+
+func (r *replies) spoil(text string) {
+	if len(r.to.Buf) < r.end {
+		return // the connection was closed since
+	}
+	behind := slices.Clone(r.to.Buf[r.end:])
+	r.to.Buf = r.to.Buf[:r.start]
+	for range r.n {
+		r.to.Error(text)
+	}
+	r.to.Buf = append(r.to.Buf, behind...)
 }
 
 // effects tells the world what the batch did.

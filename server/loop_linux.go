@@ -449,6 +449,7 @@ func (srv *Server) adopt(nc net.Conn, ln *listener) error {
 	l := srv.loops[int(srv.nextLoop.Add(1))%len(srv.loops)]
 	c := &conn{loop: l, fd: int32(fd), want: unix.EPOLLIN | unix.EPOLLRDHUP}
 	c.session.fd = fd
+	c.call.Guard = &c.mu // the batch is shared with other sessions
 	srv.initSession(&c.session, c, &l.turn, addr, laddr, ln.unix)
 	l.post(nil, func() {
 		l.sessions[c.fd] = c

@@ -12,12 +12,13 @@ import (
 // pause is CLIENT PAUSE: sessions that come with a command that is paused wait
 // in a list until the pause ends.
 type pause struct {
-	active atomic.Bool
-	mu     sync.Mutex
-	until  time.Time
-	all    bool
-	timer  *time.Timer
-	list   []*session
+	active  atomic.Bool
+	mu      sync.Mutex
+	until   time.Time
+	all     bool
+	timer   *time.Timer
+	list    []*session
+	changed func(active bool) // keys must not expire while writes are paused
 }
 
 // holds says whether a command has to wait. As in Redis, a pause of all
@@ -48,6 +49,7 @@ func (p *pause) begin(until time.Time, all bool) {
 	}
 	p.until, p.all = until, all
 	p.active.Store(true)
+	p.changed(true)
 	if p.timer != nil {
 		p.timer.Stop()
 	}
@@ -68,6 +70,7 @@ func (p *pause) stop(early bool) {
 		return
 	}
 	p.active.Store(false)
+	p.changed(false)
 	if p.timer != nil {
 		p.timer.Stop()
 		p.timer = nil

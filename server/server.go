@@ -111,6 +111,7 @@ func New(o Options) (*Server, error) {
 	srv.exec = executor.New(executor.Options{
 		Engine: o.Engine, Space: space, Clock: o.Clock, Seed: o.Seed, Logger: o.Logger,
 	})
+	srv.pause.changed = srv.exec.HoldExpire
 	srv.buildTable()
 	srv.stats.init(srv.table)
 	srv.initFigures()

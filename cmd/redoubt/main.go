@@ -145,15 +145,16 @@ func openLog(cfg *config.Config) (*slog.Logger, func() error, error) {
 	}
 	set()
 	cfg.OnChange("loglevel", set)
-	var out io.WriteCloser = os.Stderr
+	var out io.Writer = os.Stderr
+	closeLog := func() error { return nil } // the last words of the program go to stderr as well
 	if name := cfg.Str("logfile"); name != "" {
 		f, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 		if err != nil {
 			return nil, nil, fmt.Errorf("open the log file: %w", err)
 		}
-		out = f
+		out, closeLog = f, f.Close
 	}
-	return slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: &level})), out.Close, nil
+	return slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: &level})), closeLog, nil
 }
 
 func usage(out io.Writer) error {
