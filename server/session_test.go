@@ -151,7 +151,7 @@ func TestProtectedMode(t *testing.T) {
 
 // A pause that is extended at the moment it ends goes on.
 func TestPauseIsExtended(t *testing.T) {
-	var p pause
+	p := pause{changed: func(bool) {}}
 	p.begin(time.Now().Add(time.Hour), false)
 	p.expire() // the timer of a shorter one, too late
 	if !p.active.Load() {
