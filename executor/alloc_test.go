@@ -7,6 +7,7 @@ import (
 
 	"redoubt/command"
 	"redoubt/engine/mem"
+	"redoubt/internal/race"
 	"redoubt/keyspace"
 	"redoubt/wire"
 )
@@ -54,7 +55,7 @@ func turns(t testing.TB, lines ...string) (turn func(), w *wire.Writer) {
 
 // A steady load allocates nothing.
 func TestAllocations(t *testing.T) {
-	if race {
+	if race.Enabled {
 		t.Skip("pools forget under the race detector")
 	}
 	for _, c := range []struct {

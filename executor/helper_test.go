@@ -17,6 +17,7 @@ import (
 	"redoubt/command"
 	"redoubt/engine"
 	"redoubt/engine/mem"
+	"redoubt/internal/race"
 	"redoubt/keyspace"
 	"redoubt/wire"
 )
@@ -79,7 +80,7 @@ func seeded(t testing.TB) *rand.Rand {
 
 // rounds is how often a stress repeats what it does.
 func rounds(n int) int {
-	if testing.Short() || race {
+	if testing.Short() || race.Enabled {
 		return n / 4
 	}
 	return n

@@ -332,6 +332,7 @@ func TestShutdownWaitsForDurability(t *testing.T) {
 		}()
 		f.refusing()
 		open()
+		f.patience()
 		if !c.silent() || !worker.silent() {
 			t.Error("a reply did not wait")
 		}

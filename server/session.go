@@ -155,6 +155,9 @@ func (s *session) process(data []byte) (taken int) {
 		}
 		taken += n
 	}
+	if len(data) > keepBuffer {
+		s.forget()
+	}
 	return taken
 }
 
@@ -216,13 +219,19 @@ func (s *session) round(data []byte) (taken int) {
 		s.closing = true
 		return len(data)
 	}
-	if taken > keepBuffer {
-		// An idle client, or the loop, would keep a large command in memory.
-		s.in.Forget()
-		clear(t.args)
-		s.call.Args = nil
-	}
 	return taken
+}
+
+// forget lets go of the arguments that were parsed last: an idle client, or
+// its loop, would keep a large command in memory.
+func (s *session) forget() {
+	s.in.Forget()
+	s.call.Args = nil
+	if t := s.work; cap(t.args) > keepArgs {
+		t.args = nil
+	} else {
+		clear(t.args[:cap(t.args)])
+	}
 }
 
 // prefetch tells the engine which rows the parsed commands will read.
@@ -540,6 +549,7 @@ type buffers struct {
 const (
 	smallBuffer = 16 << 10
 	keepBuffer  = 64 << 10 // larger ones are left to the collector
+	keepArgs    = 4 << 10
 )
 
 func (p *buffers) get(n int) []byte {

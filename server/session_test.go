@@ -36,7 +36,7 @@ func TestLargeCommandsAreForgotten(t *testing.T) {
 		}
 		s.out.Buf = s.out.Buf[:0]
 	}
-	for _, name := range []string{"a command", "the last of a pipeline", "the first of a pipeline"} {
+	for _, name := range []string{"a command", "the last of a pipeline", "the first of a pipeline", "for a worker"} {
 		if s.process(request("SET", "k", "v")); string(s.out.Buf) != "+OK\r\n" {
 			t.Fatalf("%q", s.out.Buf)
 		}
@@ -48,7 +48,16 @@ func TestLargeCommandsAreForgotten(t *testing.T) {
 			in = append(in, request("EXISTS", "k", "k", "k")...)
 		}
 		gone := weak.Make(&in[len(in)/2])
-		run(in)
+		if name == "for a worker" {
+			in = append(request("KEYS", strings.Repeat("x", 1<<20)), in...)
+			gone = weak.Make(&in[len(in)/4])
+			if n := s.process(in); n >= len(in) || !s.waiting {
+				t.Fatal("it does not wait")
+			}
+			work.workers, s.deferred = nil, nil // as if it were done
+		} else {
+			run(in)
+		}
 		in = nil
 		runtime.GC()
 		if gone.Value() != nil {

@@ -12,6 +12,7 @@ import (
 
 	"redoubt/engine"
 	"redoubt/engine/enginetest"
+	"redoubt/internal/race"
 )
 
 func TestEngine(t *testing.T) {
@@ -32,7 +33,7 @@ func seeded(t testing.TB) *rand.Rand {
 
 // rounds is how often a stress repeats what it does.
 func rounds(n int) int {
-	if testing.Short() || race {
+	if testing.Short() || race.Enabled {
 		return n / 4
 	}
 	return n

@@ -1,5 +1,0 @@
-//go:build !race
-
-package mem
-
-const race = false
