@@ -319,6 +319,18 @@ func (b *Batch) expect(key []byte, db int) {
 
 const maxSoon = 256
 
+// PrefetchFirst is Prefetch for the first command of some input that was not
+// parsed yet, if it has its key in the first argument.
+func (b *Batch) PrefetchFirst(t *command.Table, in []byte, db int) {
+	name, key := wire.Peek(in)
+	if key == nil {
+		return
+	}
+	if cmd := t.Lookup(name); cmd != nil && cmd.Run != nil && len(cmd.Keys) > 0 && cmd.Keys[0].Begin.Index == 1 {
+		b.expect(key, db)
+	}
+}
+
 // Fetch fetches what Prefetch noted.
 func (b *Batch) Fetch() {
 	if ok, err := b.begin(); ok && err == nil && len(b.soon) > 1 {

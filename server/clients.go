@@ -36,6 +36,27 @@ func (c *clients) find(id int64) *session {
 	return c.byID[id]
 }
 
+// Descriptors that are not for clients: our own, and those of a store on disk,
+// which must not fail because many clients came.
+const (
+	ownFiles   = 32
+	storeFiles = 1024
+)
+
+// limitClients applies maxclients, or what the system allows if that is less.
+func (srv *Server) limitClients() {
+	n, can := srv.cfg.Int("maxclients"), descriptorLimit()-ownFiles
+	if srv.eng.Capabilities().Durable {
+		can -= storeFiles
+	}
+	if can = max(1, can); n > can {
+		srv.log.Warn("the limit on open files is too low for maxclients: raise it, or lower maxclients",
+			"maxclients", n, "possible", can)
+		n = can
+	}
+	srv.maxClients.Store(n)
+}
+
 // admit says why a new connection is refused, or nothing.
 func (srv *Server) admit(addr string, unix bool) string {
 	if srv.clients.count.Load() >= srv.maxClients.Load() {

@@ -48,7 +48,9 @@ func (s *session) local(cmd *command.Command, args [][]byte, w *wire.Writer) {
 		return
 	}
 	at := len(w.Buf)
-	err := l.run(&localCall{s: s, srv: s.srv, args: args, w: w})
+	s.localCall = localCall{s: s, srv: s.srv, args: args, w: w}
+	err := l.run(&s.localCall)
+	s.localCall = localCall{}
 	if err != nil {
 		w.Buf = w.Buf[:at]
 		w.Error(command.Text(err))

@@ -34,7 +34,9 @@ type loop struct {
 
 	turn     turn
 	sessions map[int32]*conn
-	rbuf     []byte
+	rbuf     []byte // what was read in this turn: filled bytes of it
+	filled   int
+	arrived  []arrival
 	dirty    []*conn
 	held     map[*conn]struct{}
 	holding  atomic.Bool
@@ -48,6 +50,12 @@ type loop struct {
 type posted struct {
 	c *conn // nil: f is for the loop itself
 	f func()
+}
+
+// arrival is what one read of a connection brought.
+type arrival struct {
+	c    *conn
+	data []byte // in rbuf
 }
 
 // conn is a session's socket on a loop.
@@ -78,7 +86,7 @@ func newLoop(srv *Server) (*loop, error) {
 	l := &loop{
 		srv: srv, ep: ep, wake: wake,
 		sessions: make(map[int32]*conn), held: make(map[*conn]struct{}),
-		rbuf: make([]byte, readSize), done: make(chan struct{}),
+		rbuf: make([]byte, 4*readSize), done: make(chan struct{}),
 	}
 	l.turn = turn{batch: srv.exec.NewBatch(), stats: srv.stats.newLoop(), now: time.Now()}
 	if err := l.ctl(unix.EPOLL_CTL_ADD, int32(wake), unix.EPOLLIN); err != nil {
@@ -106,6 +114,7 @@ func (l *loop) run() {
 		for i := range n {
 			l.event(&events[i])
 		}
+		l.serve()
 		l.runPosted()
 		l.endTurn()
 		if l.turn.now.After(l.nextTick) {
@@ -171,48 +180,86 @@ func (l *loop) event(e *unix.EpollEvent) {
 	}
 }
 
-// read takes what one read brings and runs it.
+// read takes what one read brings. Most often that is whole commands: they stay
+// in the loop's buffer until serve runs them. The rest of a command that has
+// begun to come is read behind its first bytes, and run at once.
 func (l *loop) read(c *conn) {
-	buf, at := l.rbuf, 0
-	if c.buf != nil {
-		// An unfinished command: read behind its bytes.
-		at = len(c.buf)
-		c.reserve()
-		if c.in.Need() == 0 && cap(c.buf)-at < smallBuffer/2 {
-			c.grow(2*cap(c.buf) + smallBuffer)
+	if c.buf == nil {
+		if len(l.rbuf)-l.filled < readSize/4 {
+			c.mu.Unlock()
+			l.serve()
+			c.mu.Lock()
 		}
-		buf = c.buf[at:cap(c.buf)]
+		buf := l.rbuf[l.filled:min(len(l.rbuf), l.filled+readSize)]
+		if n := l.receive(c, buf); n > 0 {
+			l.arrived = append(l.arrived, arrival{c, buf[:n:n]})
+			l.filled += n
+		}
+		return
 	}
+	at := len(c.buf)
+	c.reserve()
+	if c.in.Need() == 0 && cap(c.buf)-at < smallBuffer/2 {
+		c.grow(2*cap(c.buf) + smallBuffer)
+	}
+	if n := l.receive(c, c.buf[at:cap(c.buf)]); n > 0 {
+		c.buf = c.buf[:at+n]
+		l.runInput(c, c.buf)
+	}
+}
+
+// receive reads from the socket; the end and errors close the connection.
+func (l *loop) receive(c *conn, buf []byte) int {
 	n, _, errno := syscall.RawSyscall(unix.SYS_READ, uintptr(c.fd), uintptr(unsafe.Pointer(&buf[0])), uintptr(len(buf)))
 	if errno != 0 {
 		if errno != unix.EAGAIN && errno != unix.EINTR {
 			l.close(c)
 		}
-		return
+		return 0
 	}
 	if n == 0 {
 		if c.eof = true; c.pending() == 0 {
 			l.close(c)
-			return
+			return 0
 		}
 		c.closing = true // it closed its side only, or the next write will tell
 		c.interest()
-		return
+		return 0
 	}
 	c.netIn += int64(n)
 	c.lastUsed = l.turn.now
+	return int(n)
+}
+
+// serve runs what has arrived. The rows of the first command of each connection
+// are prefetched together; those of a pipeline's other commands are, too, when
+// the session comes to them.
+func (l *loop) serve() {
+	if len(l.arrived) > 1 {
+		for _, a := range l.arrived {
+			l.turn.batch.PrefetchFirst(l.srv.table, a.data, a.c.db)
+		}
+		l.turn.batch.Fetch()
+	}
+	for _, a := range l.arrived {
+		a.c.mu.Lock()
+		if !a.c.closed {
+			l.runInput(a.c, a.data)
+		}
+		a.c.mu.Unlock()
+	}
+	clear(l.arrived)
+	l.arrived, l.filled = l.arrived[:0], 0
+}
+
+// runInput runs the commands in data, which is the connection's own buffer or part
+// of the loop's, and keeps what is left. Its mu is held.
+func (l *loop) runInput(c *conn, data []byte) {
 	if c.out.Buf == nil {
 		c.out.Buf = l.srv.bufs.get(0)
 	}
-	if c.buf == nil {
-		taken := c.process(buf[:n])
-		c.keep(buf[taken:n])
-	} else {
-		c.buf = c.buf[:at+int(n)]
-		taken := c.process(c.buf)
-		if taken > 0 || c.closing {
-			c.keep(c.buf[taken:])
-		}
+	if taken := c.process(data); c.buf == nil || taken > 0 || c.closing {
+		c.keep(data[taken:])
 	}
 	c.peak()
 	if c.overQueryLimit() {

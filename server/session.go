@@ -79,7 +79,9 @@ type session struct {
 	softSince time.Time // since when the output is above its soft limit
 
 	scratch wire.Writer // where replies go that the client does not want
-	call    executor.Call
+	// The call under way, here so that it need not be allocated.
+	call      executor.Call
+	localCall localCall
 }
 
 // hold is a run of replies that waits for a ticket.

@@ -158,6 +158,23 @@ func TestProtectedMode(t *testing.T) {
 	}
 }
 
+// There are never more clients than descriptors for them.
+func TestMaxClientsFitsTheSystem(t *testing.T) {
+	srv, _ := quietServer(t)
+	if err := srv.cfg.Set("maxclients", "4000000000"); err != nil {
+		t.Fatal(err)
+	}
+	if got, can := srv.maxClients.Load(), descriptorLimit(); got >= can || got < min(can, 1000)-ownFiles {
+		t.Errorf("%d clients with %d descriptors", got, can)
+	}
+	if err := srv.cfg.Set("maxclients", "7"); err != nil {
+		t.Fatal(err)
+	}
+	if got := srv.maxClients.Load(); got != 7 {
+		t.Errorf("%d clients", got)
+	}
+}
+
 // A pause that is extended at the moment it ends goes on.
 func TestPauseIsExtended(t *testing.T) {
 	p := pause{changed: func(bool) {}}

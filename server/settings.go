@@ -15,7 +15,7 @@ func (srv *Server) watchSettings() error {
 		f()
 		c.OnChangeOfAny(func() error { f(); return nil }, names...)
 	}
-	apply(func() { srv.maxClients.Store(c.Int("maxclients")) }, "maxclients")
+	apply(srv.limitClients, "maxclients")
 	apply(func() { srv.queryLimit.Store(c.Int("client-query-buffer-limit")) }, "client-query-buffer-limit")
 	apply(func() { srv.timeout.Store(c.Int("timeout")) }, "timeout")
 	apply(func() { srv.keepalive.Store(c.Int("tcp-keepalive")) }, "tcp-keepalive")

@@ -200,6 +200,34 @@ func (r *Reader) inline(in []byte) ([][]byte, int, error) {
 	return words, end + 1, nil
 }
 
+// Peek returns the name and the first argument of the command at the start of
+// in, if both are there and not long; else nil. It is for guessing only.
+func Peek(in []byte) (name, first []byte) {
+	at := bytes.IndexByte(in[:min(len(in), 8)], '\n') + 1
+	if at == 0 || in[0] != '*' {
+		return nil, nil
+	}
+	if name, at = peekBulk(in, at); name == nil {
+		return nil, nil
+	}
+	first, _ = peekBulk(in, at)
+	return name, first
+}
+
+func peekBulk(in []byte, at int) (b []byte, next int) {
+	if at >= len(in) || in[at] != '$' {
+		return nil, 0
+	}
+	n := 0
+	for at++; at < len(in) && in[at]-'0' < 10 && n < maxInline; at++ {
+		n = n*10 + int(in[at]-'0')
+	}
+	if at += 2; n > len(in)-at-2 {
+		return nil, 0
+	}
+	return in[at : at+n : at+n], at + n + 2
+}
+
 // SplitWords splits a line into words as Redis's configuration file and inline
 // commands do: separated by space, "..." with escapes \n \r \t \b \a \xHH,
 // '...' with the escape \'. It is not ok when quotes are unbalanced or a

@@ -205,12 +205,11 @@ func (v *view) Prefetch(keys [][]byte) {
 	clear(v.found)
 	v.found = v.found[:0]
 	for _, h := range v.hashes {
-		if t := &v.shardOf(h).rows; len(t.slots) > 0 {
-			if s := &t.slots[t.place(h)]; s.row != nil {
-				v.found = append(v.found, s.row)
-			}
+		if r := v.shardOf(h).rows.likely(h); r != nil {
+			v.found = append(v.found, r)
 		}
 	}
+
 	sum := byte(0)
 	for _, r := range v.found {
 		if len(r.key) > 0 {

@@ -32,6 +32,19 @@ func (t *table) find(hash uint64, key []byte) *row {
 	}
 }
 
+// likely returns the row that find would most probably return, without a look
+// at the row itself.
+func (t *table) likely(hash uint64) *row {
+	if len(t.slots) == 0 {
+		return nil
+	}
+	for i := t.place(hash); ; i = (i + 1) & (len(t.slots) - 1) {
+		if s := &t.slots[i]; s.row == nil || s.hash == hash {
+			return s.row
+		}
+	}
+}
+
 func (t *table) insert(r *row) {
 	if t.used*4 >= len(t.slots)*3 {
 		old := t.slots

@@ -1,0 +1,18 @@
+//go:build unix
+
+package server
+
+import (
+	"math"
+	"syscall"
+)
+
+// descriptorLimit is how many files and sockets the process may have open. Go
+// has raised it to the hard limit.
+func descriptorLimit() int64 {
+	var r syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &r); err != nil || r.Cur > math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return int64(r.Cur)
+}
