@@ -48,6 +48,10 @@ type Mark struct{ log, arena, ranges, counters int }
 
 var seed = maphash.MakeSeed()
 
+// Hash is the hash of a row key, the same for the life of the process. A batch
+// computes it for its own table; Op.Hash spares an engine to do it again.
+func Hash(key []byte) uint64 { return maphash.Bytes(seed, key) }
+
 // Put notes that the row key has this value. Both are copied.
 func (b *Batch) Put(key, value []byte) { b.note(key, value, nil, false) }
 
@@ -91,7 +95,7 @@ func (b *Batch) note(key, head, tail []byte, deleted bool) {
 	if len(b.log)*2 >= len(b.table) {
 		b.grow()
 	}
-	h := maphash.Bytes(seed, key)
+	h := Hash(key)
 	slot, prev := b.find(h, key)
 	at := len(b.arena)
 	b.arena = append(b.arena, key...)
@@ -140,7 +144,7 @@ func (b *Batch) grow() {
 // nothing about the row. The value is valid until the next note or Reset.
 func (b *Batch) Get(key []byte) (value []byte, found, known bool) {
 	if len(b.log) > 0 {
-		if _, i := b.find(maphash.Bytes(seed, key), key); i >= 0 {
+		if _, i := b.find(Hash(key), key); i >= 0 {
 			e := &b.log[i]
 			return b.arena[e.val:e.end], !e.deleted, true
 		}
@@ -233,6 +237,7 @@ func (b *Batch) Reset() {
 // Op is one change of a row. Its bytes are valid while the batch is unchanged.
 type Op struct {
 	Key, Value []byte
+	Hash       uint64 // Hash(Key)
 	Delete     bool
 }
 
@@ -259,7 +264,7 @@ func (b *Batch) Ops() iter.Seq[Op] {
 }
 
 func (b *Batch) op(e *entry) Op {
-	return Op{Key: b.arena[e.key:e.val:e.val], Value: b.arena[e.val:e.end:e.end], Delete: e.deleted}
+	return Op{Key: b.arena[e.key:e.val:e.val], Value: b.arena[e.val:e.end:e.end], Hash: e.hash, Delete: e.deleted}
 }
 
 // Counters yields the counters and what is added to each; a key may come more

@@ -3,6 +3,8 @@ package server
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -50,8 +52,12 @@ func request(args ...string) []byte {
 // bytes of its reply, without sockets: 50 connections with pipelines of 16 in
 // one turn, as a loaded event loop sees them.
 func BenchmarkCommand(b *testing.B) {
-	const keys, conns, pipeline = 1_000_000, 50, 16
+	const conns, pipeline = 50, 16
 	value := strings.Repeat("x", 128)
+	keys := 1_000_000
+	if s := os.Getenv("REDOUBT_BENCH_KEYS"); s != "" {
+		keys, _ = strconv.Atoi(s)
+	}
 	for _, c := range []struct {
 		name string
 		args func() []string

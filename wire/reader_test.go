@@ -193,6 +193,7 @@ func FuzzReader(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, in []byte, seed uint64, auth bool) {
 		fresh := func() *Reader { return &Reader{MaxBulk: 1 << 20, Authenticated: auth} }
+		Peek(slices.Clip(slices.Clone(in)))
 		whole, left, err := parse(in, fresh())
 		var cuts []int
 		for at := 0; at < len(in); {
@@ -226,6 +227,25 @@ func FuzzReader(f *testing.F) {
 			t.Fatalf("%q became %q, %v", whole, again, err)
 		}
 	})
+}
+
+func TestPeek(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ in, name, first string }{
+		{"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n", "GET", "k"},
+		{"*3\r\n$3\r\nSET\r\n$2\r\nkk\r\n$1", "SET", "kk"},
+		{"*1\r\n$4\r\nPING\r\n", "PING", ""},
+		{"*2\r\n$3\r\nGET\r\n$1\r\nk", "GET", ""},
+		{"*2\r\n$3\r\nGET\r\n$99999999999999999999\r\nk\r\n", "GET", ""},
+		{"*2\r\n$3\r\nGE", "", ""},
+		{"GET k\r\n", "", ""},
+		{"*", "", ""},
+		{"\n", "", ""},
+	} {
+		if name, first := Peek([]byte(test.in)); string(name) != test.name || string(first) != test.first {
+			t.Errorf("%q: %q %q", test.in, name, first)
+		}
+	}
 }
 
 // A Reader that was told to forget what it began starts again with the same

@@ -24,7 +24,6 @@ package mem
 import (
 	"bytes"
 	"errors"
-	"hash/maphash"
 	"sync"
 	"sync/atomic"
 
@@ -37,7 +36,6 @@ const shards = 256
 
 // Engine is the store.
 type Engine struct {
-	seed maphash.Seed
 	// gate: commits hold it shared, opening a snapshot takes it alone, so that
 	// a snapshot falls between commits.
 	gate  sync.RWMutex
@@ -71,20 +69,21 @@ type part struct {
 	tree *btree.BTreeG[*row]
 }
 
-// row is one row. Its key and hash never change; the rest belongs to the lock
-// of its shard.
+// row is one row. Its key never changes; the rest belongs to the lock of its
+// shard. It is one cache line long, and the allocator puts it into one; key and
+// value usually share another.
 type row struct {
-	hash uint64
-	key  []byte
+	key []byte
 	version
 }
 
 type version struct {
 	seq  uint64 // the commit that wrote it
-	val  []byte
-	dead bool
+	val  []byte // nil: the row does not exist
 	prev *version
 }
+
+func (v *version) dead() bool { return v.val == nil }
 
 // at returns the version that a snapshot taken after commit seq sees.
 func (r *row) at(seq uint64) *version {
@@ -101,7 +100,7 @@ const latest = ^uint64(0)
 // New returns an empty store.
 func New() *Engine {
 	return &Engine{
-		seed: maphash.MakeSeed(), counters: make(map[string]int64), snaps: make(map[uint64]int),
+		counters: make(map[string]int64), snaps: make(map[uint64]int),
 		views: sync.Pool{New: func() any { return new(view) }},
 	}
 }
@@ -149,12 +148,12 @@ func (e *Engine) Memory() int64 { return e.bytes.Load() }
 func (e *Engine) Get(key, dst []byte) ([]byte, bool, error) { return e.get(key, dst, latest) }
 
 func (e *Engine) get(key, dst []byte, seq uint64) ([]byte, bool, error) {
-	h := maphash.Bytes(e.seed, key)
+	h := engine.Hash(key)
 	s := e.shardOf(h)
 	s.mu.RLock()
 	r := s.rows.find(h, key)
 	if r != nil {
-		if v := r.at(seq); v != nil && !v.dead {
+		if v := r.at(seq); v != nil && !v.dead() {
 			dst = append(dst, v.val...)
 			s.mu.RUnlock()
 			return dst, true, nil
@@ -193,7 +192,7 @@ func (v *view) Prefetch(keys [][]byte) {
 	v.hashes = v.hashes[:0]
 	var locked [shards]bool
 	for _, k := range keys {
-		h := maphash.Bytes(v.seed, k)
+		h := engine.Hash(k)
 		v.hashes = append(v.hashes, h)
 		locked[h>>56] = true
 	}
@@ -240,7 +239,7 @@ func (e *Engine) Commit(b *engine.Batch) (engine.Ticket, error) {
 		e.deleteRange(lo, hi, seq)
 	}
 	for op := range b.Ops() {
-		h := maphash.Bytes(e.seed, op.Key)
+		h := op.Hash
 		if op.Delete {
 			e.delete(e.shardOf(h).rows.find(h, op.Key), seq)
 		} else {
@@ -265,7 +264,7 @@ func (e *Engine) lock(b *engine.Batch) (locked [shards]bool) {
 		break
 	}
 	for op := range b.Ops() {
-		locked[maphash.Bytes(e.seed, op.Key)>>56] = true
+		locked[op.Hash>>56] = true
 	}
 	for i := range locked {
 		if locked[i] {
@@ -299,27 +298,29 @@ func (e *Engine) put(h uint64, key, value []byte, seq uint64) {
 	if r == nil {
 		buf := make([]byte, len(key), len(key)+len(value))
 		copy(buf, key)
-		r = &row{hash: h, key: buf[:len(key):len(key)], version: version{seq: seq, val: append(buf[len(key):], value...)}}
-		s.rows.insert(r)
+		r = &row{key: buf[:len(key):len(key)], version: version{seq: seq, val: append(buf[len(key):], value...)}}
+		s.rows.insert(h, r)
 		e.part(key).insert(r)
 		e.rows.Add(1)
 		e.bytes.Add(r.size())
 		return
 	}
 	before := r.size()
-	if r.dead {
+	if r.dead() {
 		e.rows.Add(1)
 	}
 	if e.needed(r, seq) {
 		old := r.version
-		r.version = version{prev: &old, val: append([]byte(nil), value...)}
-	} else if cap(r.val) >= len(value) && cap(r.val) <= 2*len(value)+64 {
+		r.version = version{prev: &old, val: append([]byte{}, value...)}
+	} else if !r.dead() && cap(r.val) >= len(value) && cap(r.val) <= 2*len(value)+64 {
 		r.val = append(r.val[:0], value...)
 	} else {
 		r.val = append(make([]byte, 0, len(value)), value...)
 	}
-	r.seq, r.dead = seq, false
-	e.bytes.Add(r.size() - before)
+	r.seq = seq
+	if grown := r.size() - before; grown != 0 {
+		e.bytes.Add(grown)
+	}
 }
 
 // needed says whether an open snapshot may read the row's present version,
@@ -348,7 +349,7 @@ func (e *Engine) follow(r *row, seq uint64) bool {
 }
 
 func (e *Engine) delete(r *row, seq uint64) {
-	if r == nil || r.dead {
+	if r == nil || r.dead() {
 		return
 	}
 	e.rows.Add(-1)
@@ -356,9 +357,9 @@ func (e *Engine) delete(r *row, seq uint64) {
 	switch {
 	case e.needed(r, seq):
 		old := r.version
-		r.version = version{seq: seq, dead: true, prev: &old}
+		r.version = version{seq: seq, prev: &old}
 	case r.prev != nil: // an older version is in use; the trail knows the row
-		r.seq, r.dead, r.val = seq, true, nil
+		r.seq, r.val = seq, nil
 	default:
 		e.unlink(r)
 		return
@@ -368,7 +369,8 @@ func (e *Engine) delete(r *row, seq uint64) {
 
 func (e *Engine) unlink(r *row) {
 	e.bytes.Add(-r.size())
-	e.shardOf(r.hash).rows.remove(r)
+	h := engine.Hash(r.key)
+	e.shardOf(h).rows.remove(h, r)
 	e.part(r.key).remove(r)
 }
 

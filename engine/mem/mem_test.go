@@ -70,10 +70,10 @@ func check(t testing.TB, e *Engine) {
 			rows++
 			inTable[r] = true
 			size += r.size()
-			if !r.dead {
+			if !r.dead() {
 				live++
 			}
-			if e.shardOf(r.hash) != &e.shards[i] || s.hash != r.hash || e.shards[i].rows.find(r.hash, r.key) != r {
+			if e.shardOf(s.hash) != &e.shards[i] || s.hash != engine.Hash(r.key) || e.shards[i].rows.find(s.hash, r.key) != r {
 				t.Errorf("row % x is not found where it is", r.key)
 			}
 			for v := r.prev; v != nil; v = v.prev {
@@ -81,8 +81,8 @@ func check(t testing.TB, e *Engine) {
 					t.Errorf("row % x: an older version has number %d, the newest %d", r.key, v.seq, r.seq)
 				}
 			}
-			if len(e.snaps) == 0 && (r.prev != nil || r.dead) {
-				t.Errorf("row % x is kept for no snapshot: dead %v, older versions %v", r.key, r.dead, r.prev != nil)
+			if len(e.snaps) == 0 && (r.prev != nil || r.dead()) {
+				t.Errorf("row % x is kept for no snapshot: dead %v, older versions %v", r.key, r.dead(), r.prev != nil)
 			}
 		}
 		if used != e.shards[i].rows.used {
@@ -222,19 +222,20 @@ func TestTable(t *testing.T) {
 	rng := seeded(t)
 	var tab table
 	model := make(map[string]*row)
+	hash := func(n int) uint64 { return uint64(n%7)*16 + uint64(n%3) } // many share a place, and many a hash
 	for range 10_000 {
 		key := fmt.Append(nil, rng.IntN(500))
 		n, _ := strconv.Atoi(string(key))
-		h := uint64(n%7)*16 + uint64(n%3) // many share a place, and many a hash
+		h := hash(n)
 		switch r := model[string(key)]; {
 		case tab.find(h, key) != r:
 			t.Fatalf("%s: found %v, want %v", key, tab.find(h, key), r)
 		case r == nil:
-			r = &row{hash: h, key: key}
-			tab.insert(r)
+			r = &row{key: key}
+			tab.insert(h, r)
 			model[string(key)] = r
 		default:
-			tab.remove(r)
+			tab.remove(h, r)
 			delete(model, string(key))
 		}
 	}
@@ -242,11 +243,12 @@ func TestTable(t *testing.T) {
 		t.Errorf("%d rows are counted, %d there", tab.used, len(model))
 	}
 	for key, r := range model {
-		if tab.find(r.hash, []byte(key)) != r {
+		n, _ := strconv.Atoi(key)
+		if tab.find(hash(n), []byte(key)) != r {
 			t.Errorf("%s is not found", key)
 		}
 	}
-	tab.remove(&row{hash: 3, key: []byte("stranger")})
+	tab.remove(3, &row{key: []byte("stranger")})
 	if tab.used != len(model) {
 		t.Error("a row that was not there is counted out")
 	}

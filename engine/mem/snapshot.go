@@ -77,18 +77,19 @@ func (e *Engine) span() (newest, oldest uint64) {
 // all see it dead. What is open is asked for again under the shard's lock: a
 // commit may have deleted the row since, relying on this call.
 func (e *Engine) tidy(r *row) {
-	s := e.shardOf(r.hash)
+	h := engine.Hash(r.key)
+	s := e.shardOf(h)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e.snapMu.Lock()
 	_, oldest := e.span()
 	e.snapMu.Unlock()
 	v := r.at(oldest)
-	if v == nil || s.rows.find(r.hash, r.key) != r {
+	if v == nil || s.rows.find(h, r.key) != r {
 		return // younger than all that, or already gone
 	}
 	v.prev = nil
-	if r.dead && v == &r.version {
+	if r.dead() && v == &r.version {
 		e.unlink(r)
 	}
 }
@@ -149,11 +150,11 @@ func (it *iter) Next() bool {
 
 // read copies the row as the snapshot sees it.
 func (it *iter) read(r *row) bool {
-	s := it.snap.e.shardOf(r.hash)
+	s := it.snap.e.shardOf(engine.Hash(r.key))
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	v := r.at(it.snap.seq)
-	if v == nil || v.dead {
+	if v == nil || v.dead() {
 		return false
 	}
 	it.key, it.val = r.key, append(it.val[:0], v.val...)

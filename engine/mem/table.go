@@ -45,7 +45,7 @@ func (t *table) likely(hash uint64) *row {
 	}
 }
 
-func (t *table) insert(r *row) {
+func (t *table) insert(hash uint64, r *row) {
 	if t.used*4 >= len(t.slots)*3 {
 		old := t.slots
 		t.slots = make([]slot, max(16, 2*len(old)))
@@ -55,7 +55,7 @@ func (t *table) insert(r *row) {
 			}
 		}
 	}
-	t.put(slot{r.hash, r})
+	t.put(slot{hash, r})
 	t.used++
 }
 
@@ -67,9 +67,9 @@ func (t *table) put(s slot) {
 	t.slots[i] = s
 }
 
-func (t *table) remove(r *row) {
+func (t *table) remove(hash uint64, r *row) {
 	mask := len(t.slots) - 1
-	i := t.place(r.hash)
+	i := t.place(hash)
 	for t.slots[i].row != r {
 		if t.slots[i].row == nil {
 			return
