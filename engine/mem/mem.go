@@ -69,34 +69,6 @@ type part struct {
 	tree *btree.BTreeG[*row]
 }
 
-// row is one row. Its key never changes; the rest belongs to the lock of its
-// shard. It is one cache line long, and the allocator puts it into one; key and
-// value usually share another.
-type row struct {
-	key []byte
-	version
-}
-
-type version struct {
-	seq  uint64 // the commit that wrote it
-	val  []byte // nil: the row does not exist
-	prev *version
-}
-
-func (v *version) dead() bool { return v.val == nil }
-
-// at returns the version that a snapshot taken after commit seq sees.
-func (r *row) at(seq uint64) *version {
-	for v := &r.version; v != nil; v = v.prev {
-		if v.seq <= seq {
-			return v
-		}
-	}
-	return nil
-}
-
-const latest = ^uint64(0)
-
 // New returns an empty store.
 func New() *Engine {
 	return &Engine{
@@ -296,9 +268,7 @@ func (e *Engine) put(h uint64, key, value []byte, seq uint64) {
 	s := e.shardOf(h)
 	r := s.rows.find(h, key)
 	if r == nil {
-		buf := make([]byte, len(key), len(key)+len(value))
-		copy(buf, key)
-		r = &row{key: buf[:len(key):len(key)], version: version{seq: seq, val: append(buf[len(key):], value...)}}
+		r = newRow(key, value, seq)
 		s.rows.insert(h, r)
 		e.part(key).insert(r)
 		e.rows.Add(1)
@@ -312,7 +282,7 @@ func (e *Engine) put(h uint64, key, value []byte, seq uint64) {
 	if e.needed(r, seq) {
 		old := r.version
 		r.version = version{prev: &old, val: append([]byte{}, value...)}
-	} else if !r.dead() && cap(r.val) >= len(value) && cap(r.val) <= 2*len(value)+64 {
+	} else if !r.dead() && cap(r.val) >= len(value) && cap(r.val) <= 2*len(value)+192 {
 		r.val = append(r.val[:0], value...)
 	} else {
 		r.val = append(make([]byte, 0, len(value)), value...)
