@@ -3,7 +3,7 @@
 GO ?= go
 PKG := ./...
 
-.PHONY: help run build test race check fmt vet lint fuzz oracle crash bench bench-all tools idle
+.PHONY: help run build test race check fmt vet lint fuzz oracle crash bench bench-all pgo tools idle
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
@@ -49,6 +49,9 @@ idle: ## what 10,000 idle connections cost
 
 bench: ## compare with redis-server, no persistence; writes docs/bench
 	$(GO) run ./bench -suite mem
+
+pgo: ## record cmd/redoubt/default.pgo, by which the compiler optimises
+	$(GO) run ./bench -pgo cmd/redoubt/default.pgo -n 100000
 
 bench-all: bench ## the same with everysec and always
 	$(GO) run ./bench -suite everysec

@@ -31,6 +31,7 @@ var (
 	only     = flag.String("only", "", "comma-separated cases to run, such as GET/1,SET/16")
 	record   = flag.String("record", "docs/bench", "directory of the record; empty writes none")
 	redoubt  = flag.String("redoubt", "", "binary to measure; empty builds ./cmd/redoubt")
+	pgo      = flag.String("pgo", "", "write a profile for the compiler to this file instead")
 	args     = flag.String("args", "", "more arguments for Redoubt")
 )
 
@@ -48,7 +49,11 @@ type result struct {
 
 func main() {
 	flag.Parse()
-	if err := run(); err != nil {
+	work := run
+	if *pgo != "" {
+		work = func() error { return makeProfile(*pgo) }
+	}
+	if err := work(); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
