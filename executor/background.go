@@ -20,8 +20,8 @@ const (
 	sweepStep  = 64  // keys expired per commit
 	clearStep  = 256 // rows cleared per commit
 	sweepEvery = 100 * time.Millisecond
-	sweepAtLow = time.Millisecond
-	retryEvery = time.Second // when the store refuses
+	sweepAtLow = 20 * time.Millisecond // gathers keys; nobody sees an expired one meanwhile
+	retryEvery = time.Second           // when the store refuses
 )
 
 type sweeper struct {
@@ -33,7 +33,7 @@ type sweeper struct {
 	clear  chan struct{}
 	Cycles atomic.Int64
 	// SweepNanos is the time spent on expiry, Behind the number of sweeps that
-	// found more than they could do at once, Cleared the rows that were cleared.
+	// took longer than the time between two, Cleared the rows that were cleared.
 	SweepNanos, Behind, Cleared atomic.Int64
 	Clearing                    atomic.Bool
 }
@@ -108,35 +108,55 @@ func (x *Executor) Sweep(ctx context.Context) error {
 	}
 	start := time.Now()
 	x.sweep.Cycles.Add(1)
-	for group := range keyspace.Groups {
-		for first := true; ; first = false {
-			n, err := x.sweepStep(group)
-			if err != nil {
-				x.log.Error("expiring keys failed", "err", err)
-				return err
-			}
-			if n < sweepStep || ctx.Err() != nil || x.sweep.idle() {
-				break
-			}
-			if first {
-				x.sweep.Behind.Add(1)
-			}
-			runtime.Gosched()
-		}
+	err := x.sweepAll(ctx)
+	if err != nil {
+		x.log.Error("expiring keys failed", "err", err)
 	}
-	x.sweep.SweepNanos.Add(time.Since(start).Nanoseconds())
-	return nil
+	took := time.Since(start)
+	x.sweep.SweepNanos.Add(took.Nanoseconds())
+	if took > sweepEvery {
+		x.sweep.Behind.Add(1)
+	}
+	return err
 }
 
-func (x *Executor) sweepStep(group int) (n int, err error) {
+// sweepAll gathers keys over the groups and removes them in steps.
+func (x *Executor) sweepAll(ctx context.Context) error {
+	var list []keyspace.Due
+	for group := 0; group < keyspace.Groups; {
+		more, err := x.dueIn(group, sweepStep-len(list))
+		if err != nil {
+			return err
+		}
+		if list = append(list, more...); len(list) < sweepStep {
+			group++ // it has no more
+			continue
+		}
+		if err := x.expire(list); err != nil {
+			return err
+		}
+		list = list[:0]
+		if ctx.Err() != nil || x.sweep.idle() {
+			return nil
+		}
+		runtime.Gosched()
+	}
+	return x.expire(list)
+}
+
+func (x *Executor) dueIn(group, limit int) ([]keyspace.Due, error) {
 	view, err := x.eng.Begin()
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	list, err := x.space.Due(view, group, x.clock().UnixMilli(), sweepStep)
-	view.Close()
-	if err != nil || len(list) == 0 {
-		return 0, err
+	defer view.Close()
+	return x.space.Due(view, group, x.clock().UnixMilli(), limit)
+}
+
+// expire removes keys whose time has come, as one commit.
+func (x *Executor) expire(list []keyspace.Due) error {
+	if len(list) == 0 {
+		return nil
 	}
 	keys := make([]uint32, len(list))
 	for i, d := range list {
@@ -144,12 +164,12 @@ func (x *Executor) sweepStep(group int) (n int, err error) {
 	}
 	x.sweep.turn.Lock()
 	defer x.sweep.turn.Unlock()
-	_, err = x.Do(keys, func(tx *keyspace.Tx) {
+	_, err := x.Do(keys, func(tx *keyspace.Tx) {
 		for _, d := range list {
 			tx.Expire(d)
 		}
 	})
-	return len(list), err
+	return err
 }
 
 // Do runs f as one write execution of the server's own, with the latches of

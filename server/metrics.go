@@ -131,7 +131,7 @@ var (
 	mChanges   = counter("changes_total", "Changes of keys since the start.")
 	mSweeps    = counter("expiry_sweeps_total", "Sweeps over expired keys.")
 	mSweepTime = counter("expiry_sweep_seconds_total", "Time spent on sweeps over expired keys.")
-	mBehind    = counter("expiry_sweeps_behind_total", "Sweeps that found more than they could do at once.")
+	mBehind    = counter("expiry_sweeps_behind_total", "Sweeps that took longer than the time between two.")
 	mCleared   = counter("cleared_rows_total", "Rows of deleted data that were cleared in the background.")
 	mSaves     = counter("checkpoints_total", "Checkpoints that were written.")
 	mSaveOK    = gauge("checkpoint_last_ok", "1 unless the last checkpoint failed.")
