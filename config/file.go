@@ -269,7 +269,7 @@ func splitOption(a string) ([]string, error) {
 func joinLine(words []string) string {
 	out := words[0]
 	for _, w := range words[1:] {
-		out += " " + quote(w)
+		out += " " + string(wire.AppendQuoted(nil, w))
 	}
 	return out
 }

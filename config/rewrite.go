@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"redoubt/wire"
 )
 
 // marker stands above the lines that Rewrite added to a file. It is the one
@@ -154,7 +156,7 @@ func (s *setting) lines(v value) []string {
 	case s.Kind == Memory || (s.Kind == MemoryOrPercent && v.n >= 0):
 		return one(formatMemory(uint64(v.n)))
 	case s.Kind == String, v.text == "", s.Name == "dir", s.Name == "notify-keyspace-events":
-		return one(quote(v.text))
+		return one(string(wire.AppendQuoted(nil, v.text)))
 	}
 	return one(v.text)
 }
@@ -192,34 +194,6 @@ func formatMemory(n uint64) string {
 		}
 	}
 	return strconv.FormatUint(n, 10)
-}
-
-// quote puts a word in double quotes with the escapes that SplitWords reads.
-func quote(s string) string {
-	b := []byte{'"'}
-	for _, c := range []byte(s) {
-		switch c {
-		case '\\', '"':
-			b = append(b, '\\', c)
-		case '\n':
-			b = append(b, `\n`...)
-		case '\r':
-			b = append(b, `\r`...)
-		case '\t':
-			b = append(b, `\t`...)
-		case '\a':
-			b = append(b, `\a`...)
-		case '\b':
-			b = append(b, `\b`...)
-		default:
-			if c < ' ' || c > '~' {
-				b = fmt.Appendf(b, `\x%02x`, c)
-			} else {
-				b = append(b, c)
-			}
-		}
-	}
-	return string(append(b, '"'))
 }
 
 // replaceFile writes a file beside the old one, makes it durable, and renames

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"redoubt/command"
+	"redoubt/wire"
 )
 
 // MONITOR: a session that sees the commands of all others.
@@ -79,7 +80,7 @@ func monitorLine(s *session, now time.Time, args [][]byte) []byte {
 	}
 	line := fmt.Appendf(nil, "+%d.%06d [%d %s]", now.Unix(), now.Nanosecond()/1000, s.db, addr)
 	for _, a := range args {
-		line = appendQuoted(append(line, ' '), a)
+		line = wire.AppendQuoted(append(line, ' '), string(a))
 	}
 	return append(line, '\r', '\n')
 }
@@ -109,32 +110,4 @@ func (s *session) feedLine(line []byte) {
 			}
 		})
 	}
-}
-
-// appendQuoted appends a string in the quotes and with the escapes of Redis.
-func appendQuoted(dst, s []byte) []byte {
-	dst = append(dst, '"')
-	for _, c := range s {
-		switch c {
-		case '\\', '"':
-			dst = append(dst, '\\', c)
-		case '\n':
-			dst = append(dst, `\n`...)
-		case '\r':
-			dst = append(dst, `\r`...)
-		case '\t':
-			dst = append(dst, `\t`...)
-		case '\a':
-			dst = append(dst, `\a`...)
-		case '\b':
-			dst = append(dst, `\b`...)
-		default:
-			if c < ' ' || c > '~' {
-				dst = fmt.Appendf(dst, `\x%02x`, c)
-			} else {
-				dst = append(dst, c)
-			}
-		}
-	}
-	return append(dst, '"')
 }

@@ -93,3 +93,18 @@ func FuzzSplitWords(f *testing.F) {
 		}
 	})
 }
+
+// What AppendQuoted writes, SplitWords reads back.
+func TestQuotedWordsComeBack(t *testing.T) {
+	t.Parallel()
+	var all []byte
+	for c := range 256 {
+		all = append(all, byte(c))
+	}
+	for _, word := range []string{"", "plain", `a"b\c'd`, "two words", string(all)} {
+		words, ok := SplitWords(AppendQuoted(nil, word))
+		if !ok || len(words) != 1 || string(words[0]) != word {
+			t.Errorf("%q came back as %q", word, words)
+		}
+	}
+}
