@@ -132,8 +132,12 @@ func (x *Executor) sweepAll(ctx context.Context) error {
 			group++ // it has no more
 			continue
 		}
-		if err := x.expire(list); err != nil {
+		busy, err := x.expire(list)
+		if err != nil {
 			return err
+		}
+		if busy > 0 {
+			group++ // else those keys would be listed again at once
 		}
 		list = list[:0]
 		if ctx.Err() != nil || x.sweep.idle() {
@@ -141,7 +145,8 @@ func (x *Executor) sweepAll(ctx context.Context) error {
 		}
 		runtime.Gosched()
 	}
-	return x.expire(list)
+	_, err := x.expire(list)
+	return err
 }
 
 func (x *Executor) dueIn(group, limit int) ([]keyspace.Due, error) {
@@ -153,38 +158,46 @@ func (x *Executor) dueIn(group, limit int) ([]keyspace.Due, error) {
 	return x.space.Due(view, group, x.clock().UnixMilli(), limit)
 }
 
-// expire removes keys whose time has come, as one commit.
-func (x *Executor) expire(list []keyspace.Due) error {
+// expire removes keys whose time has come, as one commit. Keys whose latch is
+// taken are left for the next sweep, and counted: waiting for one would keep the
+// others latched.
+func (x *Executor) expire(list []keyspace.Due) (busy int, err error) {
 	if len(list) == 0 {
-		return nil
-	}
-	keys := make([]uint32, len(list))
-	for i, d := range list {
-		keys[i] = x.latches.of(d.Key)
+		return 0, nil
 	}
 	x.sweep.turn.Lock()
 	defer x.sweep.turn.Unlock()
-	_, err := x.Do(keys, func(tx *keyspace.Tx) {
+	_, err = x.do(func(b *Batch) {
 		for _, d := range list {
-			tx.Expire(d)
+			if b.keys = append(b.keys[:0], x.latches.of(d.Key)); b.tryLatch(b.keys) {
+				b.tx.Expire(d)
+			} else {
+				busy++
+			}
 		}
 	})
-	return err
+	return busy, err
 }
 
 // Do runs f as one write execution of the server's own, with the latches of
 // the given stripes, and commits it.
 func (x *Executor) Do(stripes []uint32, f func(*keyspace.Tx)) (engine.Ticket, error) {
+	return x.do(func(b *Batch) {
+		b.latch(stripes)
+		f(&b.tx)
+	})
+}
+
+func (x *Executor) do(f func(*Batch)) (engine.Ticket, error) {
 	b := x.idle.Get().(*Batch)
 	defer x.idle.Put(b)
 	b.alone = false
 	if _, err := b.begin(); err != nil {
 		return 0, err
 	}
-	b.latch(stripes)
 	mark := b.tx.Start()
 	b.tx.DB, b.tx.Writable, b.tx.Latched = 0, true, true
-	f(&b.tx)
+	f(b)
 	failed := b.tx.Err()
 	if failed != nil {
 		b.tx.Rollback(mark)

@@ -14,6 +14,7 @@ import (
 
 	"redoubt/engine"
 	"redoubt/keyspace"
+	"redoubt/wire"
 )
 
 // fill stores n keys of each kind at once: with and without an expiry, plain and
@@ -402,4 +403,40 @@ func TestHoldExpire(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.want("size", f.do("dbsize"), "0")
+}
+
+// The sweep does not wait for a key that somebody holds; it takes the others.
+func TestTheSweepPassesByBusyKeys(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for i := range 200 {
+		f.do(fmt.Sprintf("set k%d v px 5", i))
+	}
+	f.now.Add(10)
+	holder := f.x.NewBatch()
+	holder.tryLatch([]uint32{f.x.latches.of([]byte("k7"))})
+	if err := f.x.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	holder.unlatch(0)
+	for range 200 { // each sweep may leave the rest of one group
+		if err := f.x.Sweep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.want("size", f.do("dbsize"), "0")
+}
+
+// A command with very many keys does not stop the loop.
+func TestManyArgumentsAreForAWorker(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	args := [][]byte{[]byte("exists")}
+	for len(args) <= heavyArgs {
+		args = append(args, []byte("k"))
+	}
+	call := Call{Cmd: table().Lookup(args[0]), Args: args, Reply: &wire.Writer{Proto: 2}}
+	equal(t, "run by the loop", f.x.NewBatch().Run(&call), false)
+	f.x.RunAlone(&call)
+	equal(t, "reply", string(call.Reply.Buf), ":0\r\n")
 }

@@ -224,7 +224,7 @@ func (b *Batch) unlock() {
 func (b *Batch) Run(c *Call) bool {
 	c.Failed = false
 	b.guard = c.Guard
-	if !b.worker && (c.Cmd.Flags&(command.Alone|command.Slow|command.OneState) != 0 || b.x.remote) {
+	if !b.worker && (c.Cmd.Flags&(command.Alone|command.Slow|command.OneState) != 0 || b.x.remote || len(c.Args) > heavyArgs) {
 		return false
 	}
 	if b.worker && (!b.alone && c.Cmd.Flags&command.Alone != 0 || !b.frozen && c.Cmd.Flags&command.OneState != 0) {
@@ -282,6 +282,9 @@ func (b *Batch) Run(c *Call) bool {
 		return true
 	}
 }
+
+// heavyArgs is how many arguments a command may have to be run on a loop.
+const heavyArgs = 2048
 
 // A batch is committed when it holds so much, even within a turn: what it holds
 // should stay in the processor's cache, and its latches should not be held for
