@@ -125,12 +125,12 @@ func TestMaxClients(t *testing.T) {
 func TestTimeout(t *testing.T) {
 	carriers(t, func(t *testing.T, pipes bool) {
 		f := start(t, pipes, "--timeout", "1")
+		begin := time.Now() // before the clients begin to be idle
 		idle, half, monitor, held, busy := f.dial(), f.dial(), f.dial(), f.dial(), f.dial()
 		half.raw("*1\r\n$4\r\nPI")
 		monitor.do("MONITOR")
 		busy.do("CLIENT", "PAUSE", "60000", "WRITE")
 		held.send("SET", "k", "v")
-		begin := time.Now()
 		for _, c := range []*client{idle, half} {
 			for closed := false; !closed; {
 				if got := busy.do("PING"); got != "PONG" {
