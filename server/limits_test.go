@@ -55,15 +55,15 @@ func TestManyArguments(t *testing.T) {
 		f := start(t, pipes)
 		c, other := f.dial(), f.dial()
 		id := c.id()
-		c.raw("*1048577\r\n$4\r\nPING\r\n" + strings.Repeat("$1\r\nk\r\n", 1<<20))
+		c.raw("*1048576\r\n$4\r\nPING\r\n" + strings.Repeat("$1\r\nk\r\n", 1<<20-1))
 		c.want("(error) ERR wrong number of arguments for 'ping' command")
-		c.raw("*2147483647\r\n$4\r\nPING\r\n" + strings.Repeat("$1\r\nk\r\n", 1000))
+		c.raw("*1048576\r\n$4\r\nPING\r\n" + strings.Repeat("$1\r\nk\r\n", 1000))
 		until(t, "it has come", func() bool { n, _ := strconv.Atoi(other.field(id, "qbuf")); return n > 7000 })
 		if n, _ := strconv.Atoi(other.field(id, "tot-mem")); n > 1<<20 {
 			t.Errorf("the connection takes %d bytes", n)
 		}
 		c = f.dial()
-		c.raw("*2147483648\r\n")
+		c.raw("*1048577\r\n")
 		c.want("(error) ERR Protocol error: invalid multibulk length", "(closed)")
 	})
 }

@@ -79,8 +79,8 @@ func TestLimits(t *testing.T) {
 		r      Reader
 		reason ProtocolError // empty: it is fine
 	}{
-		{"*2147483647\r\n", Reader{MaxBulk: 10, Authenticated: true}, ""},
-		{"*2147483648\r\n", Reader{MaxBulk: 10, Authenticated: true}, "invalid multibulk length"},
+		{"*1048576\r\n", Reader{MaxBulk: 10, Authenticated: true}, ""},
+		{"*1048577\r\n", Reader{MaxBulk: 10, Authenticated: true}, "invalid multibulk length"},
 		{"*1\r\n$10\r\n", Reader{MaxBulk: 10, Authenticated: true}, ""},
 		{"*1\r\n$11\r\n", Reader{MaxBulk: 10, Authenticated: true}, "invalid bulk length"},
 		{"*1\r\n$9223372036854775807\r\nx\r\n", Reader{MaxBulk: 1<<63 - 1, Authenticated: true}, ""},

@@ -110,7 +110,7 @@ var (
 	}
 	frames = []string{
 		"*0\r\n", "*-1\r\n", "*-5\r\n", "*1\r\n$4\r\nPING\r\n", "*1\r\n$-1\r\n", "*1\r\n$0\r\n\r\n", "*2\r\n$4\r\nECHO\r\n$0\r\n\r\n", "*abc\r\n", "*\r\n", "*1\r\n:4\r\nPING\r\n",
-		"*1\r\n$4\r\nPINGxx", "*1048577\r\n", "*2147483648\r\n", "*1\r\n$536870913\r\n", "*1\r\n$99999999999999999999\r\n", "*01\r\n$4\r\nPING\r\n", "*1\r\n$04\r\nPING\r\n",
+		"*1\r\n$4\r\nPINGxx", "*2147483648\r\n", "*1\r\n$536870913\r\n", "*1\r\n$99999999999999999999\r\n", "*01\r\n$4\r\nPING\r\n", "*1\r\n$04\r\nPING\r\n",
 		"*+1\r\n$4\r\nPING\r\n", "*1\r\n$4\nPING\r\n", "*1\n$4\r\nPING\r\n", "$4\r\nPING\r\n", "*1\r\n$4\r\nPING\r\n\r\n", "*1 \r\n$4\r\nPING\r\n", "*1\r\n$3\r\nPING\r\n",
 		"*1\r\n$5\r\nPING\r\n", "+OK\r\n", ":1\r\n", "*3\r\n$3\r\nSET\r\n*1\r\n",
 	}
