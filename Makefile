@@ -39,7 +39,7 @@ tools: ## install what oracle and bench compare with (Debian: redis-server, redi
 	apt-get update && apt-get install -y redis-server redis-tools
 
 oracle: ## command scripts and random sequences against a real redis-server
-	REDOUBT_ORACLE=1 $(GO) test -count=1 -timeout 60m ./test/...
+	REDOUBT_ORACLE=1 $(GO) test -count=1 -timeout 60m ./test/... ./command ./wire
 
 crash: ## many rounds of kill -9 and restart
 	REDOUBT_CRASH_ROUNDS=30 $(GO) test -count=1 -timeout 30m ./test/crash

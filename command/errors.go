@@ -26,7 +26,6 @@ const (
 	ErrTooLong      = Error("ERR string exceeds maximum allowed size (proto-max-bulk-len)")
 	ErrOffset       = Error("ERR offset is out of range")
 	ErrDBRange      = Error("ERR DB index is out of range")
-	ErrInvalidDB    = Error("ERR invalid DB index")
 	ErrSameObject   = Error("ERR source and destination objects are the same")
 	ErrCursor       = Error("ERR invalid cursor")
 	ErrNotPositive  = Error("ERR value is out of range, must be positive")
@@ -42,7 +41,6 @@ const (
 	ErrOutOfMemory  = Error("OOM command not allowed when used memory > 'maxmemory'.")
 	ErrNotAuth      = Error("NOAUTH Authentication required.")
 	ErrLoading      = Error("LOADING Redoubt is loading the dataset in memory")
-	ErrNotConnected = Error("ERR the store is closed")
 )
 
 // Errors of strings and bitmaps.

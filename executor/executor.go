@@ -311,6 +311,9 @@ func (b *Batch) Prefetch(cmd *command.Command, args [][]byte, db int) {
 }
 
 func (b *Batch) expect(key []byte, db int) {
+	if len(key) > longKey {
+		return
+	}
 	if len(b.soon) >= maxSoon {
 		return
 	}
@@ -320,7 +323,10 @@ func (b *Batch) expect(key []byte, db int) {
 	b.soonLatches = append(b.soonLatches, b.x.latches.of(key))
 }
 
-const maxSoon = 256
+const (
+	maxSoon = 256
+	longKey = 1 << 10 // copying it would cost more than a prefetch brings
+)
 
 // PrefetchFirst is Prefetch for the first command of some input that was not
 // parsed yet, if it has its key in the first argument.
@@ -478,6 +484,7 @@ func (b *Batch) commit() {
 	b.fx.Reset()
 	clear(b.replies)
 	b.replies = b.replies[:0]
+	b.ctx.Args, b.args = nil, nil // they may point into a large buffer
 	b.err = err
 }
 

@@ -60,6 +60,9 @@ func (t *Tx) Start() TxMark {
 	if cap(t.vals) > 1<<20 {
 		t.vals = nil
 	}
+	if cap(t.rowk) > 1<<20 {
+		t.rowk = nil
+	}
 	return TxMark{t.Rows.Batch.Mark(), t.FX.mark()}
 }
 

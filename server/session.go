@@ -3,7 +3,6 @@ package server
 import (
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"redoubt/command"
@@ -545,7 +544,6 @@ func copyArgs(args [][]byte) [][]byte {
 // buffers is a pool of byte buffers for input and output.
 type buffers struct {
 	small sync.Pool
-	inUse atomic.Int64
 }
 
 const (
