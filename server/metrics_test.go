@@ -24,6 +24,21 @@ func scrape(t *testing.T, s *testserver.Server) string {
 	return string(b)
 }
 
+// Profiles are served beside the metrics.
+func TestProfiles(t *testing.T) {
+	t.Parallel()
+	s := testserver.Start(t, testserver.Options{Args: []string{"--metrics-addr", "127.0.0.1:0"}})
+	resp, err := http.Get("http://" + s.Server.MetricsAddr().String() + "/debug/pprof/goroutine?debug=1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || !strings.Contains(string(text), "goroutine profile: total") {
+		t.Errorf("%v: %.200s", err, text)
+	}
+}
+
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	for _, engine := range []string{"mem", "pebble"} {

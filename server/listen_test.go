@@ -1,0 +1,60 @@
+package server_test
+
+import (
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// CONFIG SET port moves the listener. A port that cannot be had is refused, and
+// the server goes on listening.
+func TestChangingThePort(t *testing.T) {
+	carriers(t, func(t *testing.T, pipes bool) {
+		f := start(t, pipes)
+		c := f.dial()
+		taken, port := takePort(t)
+		got := c.do("CONFIG", "SET", "port", port)
+		if want := "Unable to listen on this port. Check server logs."; !strings.Contains(got, want) {
+			t.Errorf("a port that is taken: %s", got)
+		}
+		taken.Close()
+
+		old := f.Addr().String()
+		f.addr = old
+		if got := f.dial().do("PING"); got != "PONG" {
+			t.Errorf("after a refusal: %s", got)
+		}
+		for got = ""; got != "OK"; { // somebody may take a port that was free
+			if strings.Count(f.log.String(), "changing the listening address failed") > 5 {
+				t.Fatal(got)
+			}
+			taken, port = takePort(t)
+			taken.Close()
+			got = c.do("CONFIG", "SET", "port", port)
+		}
+		f.addr = f.Addr().String()
+		if _, now, _ := net.SplitHostPort(f.addr); now != port {
+			t.Errorf("listens on %s, want %s", now, port)
+		}
+		if conn, err := net.Dial("tcp", old); err == nil {
+			conn.Close()
+			t.Errorf("%s is still served", old)
+		}
+		if got := f.dial().do("PING"); got != "PONG" {
+			t.Errorf("on the new port: %s", got)
+		}
+		if got := c.do("PING"); got != "PONG" {
+			t.Errorf("a connection from before: %s", got)
+		}
+	})
+}
+
+func takePort(t *testing.T) (ln net.Listener, port string) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ln, strconv.Itoa(ln.Addr().(*net.TCPAddr).Port)
+}
