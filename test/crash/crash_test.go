@@ -348,6 +348,43 @@ func TestSecondProcess(t *testing.T) {
 	}
 }
 
+// The level of the log can be changed while the server runs.
+func TestLogLevel(t *testing.T) {
+	t.Parallel()
+	p := testserver.StartProcess(t, program, t.TempDir())
+	provoke := func() { // a protocol error is logged at the level debug
+		conn, err := respclient.Dial(p.Addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := conn.Conn().Write([]byte("*x\r\n")); err != nil {
+			t.Fatal(err)
+		}
+		if v, err := conn.Read(); err != nil || !strings.Contains(v.String(), "Protocol error") {
+			t.Fatalf("%s, %v", v, err)
+		}
+	}
+	provoke()
+	if strings.Contains(p.Log(), "protocol error") {
+		t.Error("logged although the level is notice")
+	}
+	conn, err := respclient.Dial(p.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if v, err := conn.Do("CONFIG", "SET", "loglevel", "debug"); err != nil || v.Str != "OK" {
+		t.Fatalf("%s, %v", v, err)
+	}
+	provoke()
+	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(p.Log(), "protocol error"); {
+		if time.Now().After(deadline) {
+			t.Fatalf("not logged: %s", p.Log())
+		}
+	}
+}
+
 // kill kills a server and looks for signs of trouble in its log.
 func kill(t *testing.T, p *testserver.Process) {
 	t.Helper()
