@@ -3,10 +3,12 @@
 GO ?= go
 PKG := ./...
 
-.PHONY: help run build test race check fmt vet lint fuzz oracle crash bench bench-all pgo tools idle
+.PHONY: help run build test race check fmt vet lint fuzz oracle crash bench bench-mem soak pgo tools idle
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
+
+run build: export CGO_ENABLED = 0 # what Pebble would use C for has a Go form
 
 run: ## run the server on 127.0.0.1:6379 with its data in ./redoubt-data
 	$(GO) run ./cmd/redoubt
@@ -47,12 +49,16 @@ crash: ## many rounds of kill -9 and restart
 idle: ## what 10,000 idle connections cost
 	REDOUBT_IDLE=10000 $(GO) test -count=1 -run Idle -v ./server
 
-bench: ## compare with redis-server, no persistence; writes docs/bench
-	$(GO) run ./bench -suite mem
+SUITES ?= everysec always large many sustained
+
+bench: ## compare with redis-server, half an hour; writes docs/bench (SUITES="large many", BENCHFLAGS=-quick)
+	@for suite in $(SUITES); do $(GO) run ./bench -suite $$suite $(BENCHFLAGS) || exit 1; done
+
+bench-mem: ## the same without persistence on either side
+	$(GO) run ./bench -suite mem $(BENCHFLAGS)
+
+soak: ## ten minutes of load on little memory; fails if anything grows (SOAKTIME=1m)
+	$(GO) run ./bench -suite soak $(if $(SOAKTIME),-t $(SOAKTIME)) $(BENCHFLAGS)
 
 pgo: ## record cmd/redoubt/default.pgo, by which the compiler optimises
 	$(GO) run ./bench -pgo cmd/redoubt/default.pgo -n 100000
-
-bench-all: bench ## the same with everysec and always
-	$(GO) run ./bench -suite everysec
-	$(GO) run ./bench -suite always -n 20000

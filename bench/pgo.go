@@ -1,3 +1,5 @@
+//go:build linux
+
 package main
 
 import (
@@ -5,7 +7,6 @@ import (
 	"compress/gzip"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -22,22 +23,22 @@ func makeProfile(out string) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	atEnd(func() { os.RemoveAll(dir) })
 	binary := filepath.Join(dir, "redoubt")
 	if text, err := exec.Command("go", "build", "-trimpath", "-pgo=off", "-o", binary, "./cmd/redoubt").CombinedOutput(); err != nil {
 		return fmt.Errorf("build: %w: %s", err, text)
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	metrics, err := freeAddr()
 	if err != nil {
 		return err
 	}
-	metrics := ln.Addr().String()
-	ln.Close()
-	p, err := start("redoubt", binary, []string{"--dir", dir, "--engine", "mem", "--loglevel", "warning", "--metrics-addr", metrics})
+	p, err := server{
+		name: "redoubt", binary: binary, dir: filepath.Join(dir, "data"),
+		args: []string{"--engine", "mem", "--loglevel", "warning", "--metrics-addr", metrics.String()},
+	}.start()
 	if err != nil {
 		return err
 	}
-	defer p.stop()
 	if err := p.prefill(); err != nil {
 		return err
 	}
@@ -54,7 +55,7 @@ func makeProfile(out string) error {
 	}()
 	for end := time.Now().Add(seconds * time.Second); time.Now().Before(end); {
 		for _, c := range cases() {
-			if _, err := p.load(c); err != nil {
+			if _, err := p.redisBenchmark(c); err != nil {
 				return err
 			}
 		}

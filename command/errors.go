@@ -40,7 +40,7 @@ const (
 	ErrExpireGTLT   = Error("ERR GT and LT options at the same time are not compatible")
 	ErrOutOfMemory  = Error("OOM command not allowed when used memory > 'maxmemory'.")
 	ErrNotAuth      = Error("NOAUTH Authentication required.")
-	ErrLoading      = Error("LOADING Redoubt is loading the dataset in memory")
+	ErrLoading      = Error("LOADING Redis is loading the dataset in memory")
 )
 
 // Errors of strings and bitmaps.

@@ -213,7 +213,7 @@ func (c *Config) OnChangeOfAny(f func() error, names ...string) {
 
 // ErrLoading is the refusal of a directive that must not change while data is
 // being loaded.
-var ErrLoading = errors.New("LOADING Redoubt is loading the dataset in memory")
+var ErrLoading = errors.New("LOADING Redis is loading the dataset in memory")
 
 // Caller is what a CONFIG SET may depend on besides its arguments.
 type Caller struct {

@@ -12,8 +12,8 @@ func ownDirectives(memoryBytes uint64) []Directive {
 			doc("The addresses to listen on. The default is the loopback address, where Redis listens everywhere in protected mode."),
 		special("dir", absolute("./redoubt-data"), readDir).with(Protected | DenyLoading | AlwaysWritten).
 			doc("The data directory, made if it does not exist. The default is ./redoubt-data, where Redis uses the working directory."),
-		oneOf("engine", "pebble", "mem", "pebble").with(Immutable).
-			doc("What stores the data: pebble keeps it on disk, mem loses it at the end of the process."),
+		oneOf("engine", "local", "local", "mem").with(Immutable).
+			doc("What stores the data: local keeps it in memory and on disk, mem loses it at the end of the process."),
 		integer("io-threads", 0, 0, 128).with(Immutable).
 			doc("The number of event loops that read, execute and write. 0 chooses by the number of processors. In Redis these threads only read and write, and the default is 1."),
 		memory("maxmemory", int64(memoryBytes/2), 0, maxUint64).

@@ -46,6 +46,9 @@ var (
 	ErrFull = errors.New("store is full")
 	// ErrCorrupt: stored bytes failed their checksum or do not decode.
 	ErrCorrupt = errors.New("store is corrupt")
+	// ErrCold: the row is not in memory, and the view may not wait for it.
+	// Nothing is wrong; the same read on a view that may wait succeeds.
+	ErrCold = errors.New("row is not in memory")
 	// ErrLocked: another process has the store open.
 	ErrLocked = errors.New("store is in use by another process")
 	// ErrFormat: the store was written by a newer version or another program.
@@ -93,8 +96,9 @@ type Iterator interface {
 type View interface {
 	Reader
 	// Prefetch is a hint: the rows will be read soon, by this view. An engine
-	// may bring them nearer, all at once; it may do nothing.
-	Prefetch(keys [][]byte)
+	// may bring them nearer, all at once; it may do nothing. It returns how many
+	// of them are cold: a view that may not wait cannot read them.
+	Prefetch(keys [][]byte) (cold int)
 	// Commit applies the batch atomically. After a nil error the writes are
 	// visible to every reader that starts. An empty batch gets ticket 0. The
 	// batch is not changed and may be reset at once. A store that fails while a
@@ -124,8 +128,9 @@ type Capabilities struct {
 
 // Engine is an open store.
 type Engine interface {
-	// Begin opens a view on the present state.
-	Begin() (View, error)
+	// Begin opens a view on the present state. If wait is false the view never
+	// waits for a disk: reads that would have to answer ErrCold.
+	Begin(wait bool) (View, error)
 	// Snapshot freezes the present state.
 	Snapshot() (Snapshot, error)
 	// Counter returns the sum of all committed Batch.Add calls on key.
@@ -143,6 +148,10 @@ type Engine interface {
 	// Err is nil, or wraps ErrReadOnly once the store has failed: commits
 	// above Durable will then never become durable, and further commits fail.
 	Err() error
+	// Congested says that commits come faster than the store can take them.
+	// Commit on a view that may wait then waits for room; on another view it
+	// does not, and whoever uses one should leave writes to somebody who can.
+	Congested() bool
 	// Checkpoint writes a consistent copy of the store, as of some moment
 	// during the call, into dir, which must not exist. Engines that keep
 	// nothing on disk return errors.ErrUnsupported.

@@ -10,7 +10,7 @@ import (
 // sliceView is a View over sorted rows, which cannot commit.
 type sliceView struct{ rows map[string]string }
 
-func (sliceView) Prefetch([][]byte) {}
+func (sliceView) Prefetch([][]byte) int { return 0 }
 
 func (v sliceView) Get(key, dst []byte) ([]byte, bool, error) {
 	value, found := v.rows[string(key)]

@@ -150,7 +150,7 @@ func (x *Executor) sweepAll(ctx context.Context) error {
 }
 
 func (x *Executor) dueIn(group, limit int) ([]keyspace.Due, error) {
-	view, err := x.eng.Begin()
+	view, err := x.eng.Begin(true)
 	if err != nil {
 		return nil, err
 	}

@@ -44,7 +44,7 @@ func record(ticket engine.Ticket, b *engine.Batch) recordedCommit {
 func replay(t *testing.T, commits []recordedCommit) engine.Engine {
 	t.Helper()
 	e := mem.New()
-	v, err := e.Begin()
+	v, err := e.Begin(true)
 	if err != nil {
 		t.Fatal(err)
 	}

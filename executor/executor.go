@@ -17,6 +17,9 @@
 //  4. When a commit fails, every reply of the batch becomes that error.
 //  5. Every batch holds the whole keyspace's latch shared; FLUSHALL and its like
 //     take it alone.
+//  6. A loop's batch never waits for a disk: a command whose rows are not in
+//     memory, and a write while the store is congested, is left to a worker. See
+//     cold.go.
 package executor
 
 import (
@@ -70,13 +73,18 @@ type Executor struct {
 	batchID atomic.Uint32
 	idle    sync.Pool // of *Batch, for workers
 
-	Stats Stats
-	sweep sweeper
+	reading chan struct{} // has a place for each worker that may read from disk
+	Stats   Stats
+	sweep   sweeper
 }
 
 // Stats are sums over all commits.
 type Stats struct {
 	Hits, Misses, Expired, Changes, Commits atomic.Int64
+	// Cold counts commands that a loop left to a worker for want of rows in
+	// memory, Warmed pipelines whose rows were fetched first, Slowed writes that a
+	// loop left to a worker since the store was congested.
+	Cold, Warmed, Slowed atomic.Int64
 }
 
 // New makes an executor. Start its background work with Background.
@@ -85,6 +93,7 @@ func New(o Options) *Executor {
 		eng: o.Engine, space: o.Space, clock: o.Clock, log: o.Logger,
 		volatile: !o.Engine.Capabilities().Durable,
 		remote:   o.Engine.Capabilities().Remote,
+		reading:  make(chan struct{}, maxReading),
 	}
 	x.latches.seed = maphash.MakeSeed()
 	x.seed.Store(o.Seed)
@@ -125,6 +134,9 @@ type Call struct {
 	Wait   engine.Ticket
 	Own    bool
 	Failed bool // the reply is an error
+	// Cold: Run said false because rows are not in memory. RunAlone then takes
+	// its turn among those that read from disk.
+	Cold bool
 }
 
 // Batch is a run of commands that are committed together.
@@ -152,6 +164,7 @@ type Batch struct {
 	soon        [][]byte // rows to be prefetched, and the bytes of their keys
 	soonBytes   []byte
 	soonLatches []uint32
+	fetched     bool   // soon was fetched, and the next key begins it anew
 	touched     uint32 // what Fetch read, so that it is read
 
 	// Made once, since a closure per command would be an allocation: what is
@@ -196,7 +209,7 @@ func (b *Batch) begin() (bool, error) {
 	case !b.x.whole.TryRLock():
 		return false, nil
 	}
-	view, err := b.x.eng.Begin()
+	view, err := b.x.eng.Begin(b.worker)
 	if err != nil {
 		b.unlock()
 		return false, fmt.Errorf("begin: %w", err)
@@ -224,10 +237,16 @@ func (b *Batch) unlock() {
 func (b *Batch) Run(c *Call) bool {
 	c.Failed = false
 	b.guard = c.Guard
-	if !b.worker && (c.Cmd.Flags&(command.Alone|command.Slow|command.OneState) != 0 || b.x.remote || len(c.Args) > heavyArgs) {
-		return false
-	}
-	if b.worker && (!b.alone && c.Cmd.Flags&command.Alone != 0 || !b.frozen && c.Cmd.Flags&command.OneState != 0) {
+	if !b.worker {
+		c.Cold = false
+		if c.Cmd.Flags&(command.Alone|command.Slow|command.OneState) != 0 || b.x.remote || len(c.Args) > heavyArgs {
+			return false
+		}
+		if c.Cmd.Flags&command.Write != 0 && b.x.eng.Congested() {
+			b.x.Stats.Slowed.Add(1)
+			return false
+		}
+	} else if !b.alone && c.Cmd.Flags&command.Alone != 0 || !b.frozen && c.Cmd.Flags&command.OneState != 0 {
 		return false
 	}
 	if b.rows.Len() >= batchRows || b.rows.Size() >= batchBytes {
@@ -275,6 +294,10 @@ func (b *Batch) Run(c *Call) bool {
 			continue // now with its latch
 		case again || errors.Is(err, keyspace.ErrHeavy):
 			return false
+		case !b.worker && errors.Is(err, engine.ErrCold):
+			b.x.Stats.Cold.Add(1)
+			c.Cold = true
+			return false
 		}
 		b.fail(c, err)
 		b.used(c, write)
@@ -297,7 +320,7 @@ const (
 // Prefetch notes the keys of a command that will be run soon; Fetch then gives
 // the engine the chance to bring their rows nearer, all at once.
 func (b *Batch) Prefetch(cmd *command.Command, args [][]byte, db int) {
-	if len(cmd.Keys) == 0 || len(b.soon) >= maxSoon {
+	if len(cmd.Keys) == 0 || len(b.soon) >= maxSoon && !b.fetched {
 		return
 	}
 	if i, one := cmd.OneKeyAt(); one {
@@ -311,10 +334,10 @@ func (b *Batch) Prefetch(cmd *command.Command, args [][]byte, db int) {
 }
 
 func (b *Batch) expect(key []byte, db int) {
-	if len(key) > longKey {
-		return
+	if b.fetched {
+		b.forget()
 	}
-	if len(b.soon) >= maxSoon {
+	if len(key) > longKey || len(b.soon) >= maxSoon {
 		return
 	}
 	at := len(b.soonBytes)
@@ -340,23 +363,42 @@ func (b *Batch) PrefetchFirst(t *command.Table, in []byte, db int) {
 	}
 }
 
-// Fetch fetches what Prefetch noted.
-func (b *Batch) Fetch() {
+// Fetch fetches what Prefetch noted. It returns how many of those rows the batch
+// cannot read, since they are not in memory and it may not wait.
+func (b *Batch) Fetch() (cold int) {
+	if b.fetched {
+		b.forget()
+	}
 	if ok, err := b.begin(); ok && err == nil && len(b.soon) > 1 {
-		b.tx.Rows.View.Prefetch(b.soon)
+		cold = b.tx.Rows.View.Prefetch(b.soon)
 	}
 	sum := uint32(0)
 	for _, i := range b.soonLatches { // a tight loop: the cache misses overlap
 		sum += b.x.latches.tab[i].owner.Load()
 	}
 	b.touched += sum
+	b.fetched = true
+	if b.worker {
+		return 0 // what was cold has been loaded
+	}
+	return cold
+}
+
+func (b *Batch) forget() {
+	b.fetched = false
 	b.soon, b.soonBytes, b.soonLatches = b.soon[:0], b.soonBytes[:0], b.soonLatches[:0]
 }
 
 // exec runs the handler. A panic in it is a bug, but one client's bug must not
 // take the others' server away.
 func (b *Batch) exec(c *Call) (err error) {
+	if c.Cold {
+		b.x.reading <- struct{}{}
+	}
 	defer func() {
+		if c.Cold {
+			<-b.x.reading
+		}
 		if p := recover(); p != nil {
 			b.x.log.Error("a command panicked", "command", c.Cmd.FullName, "panic", p, "stack", string(debug.Stack()))
 			err = errors.New("internal error, see the server's log")
@@ -598,7 +640,7 @@ func (f frozen) Commit(*engine.Batch) (engine.Ticket, error) {
 	return 0, errors.New("a command on a snapshot tried to write")
 }
 
-func (f frozen) Prefetch([][]byte) {}
+func (f frozen) Prefetch([][]byte) int { return 0 }
 
 func (f frozen) Close() {
 	f.Snapshot.Close()

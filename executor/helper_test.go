@@ -327,11 +327,11 @@ func (j *journal) Err() error {
 	return nil
 }
 
-func (j *journal) Begin() (engine.View, error) {
+func (j *journal) Begin(wait bool) (engine.View, error) {
 	if err := j.Err(); err != nil {
 		return nil, err
 	}
-	v, err := j.Engine.Begin()
+	v, err := j.Engine.Begin(wait)
 	if err == nil {
 		j.began.Add(1)
 	}

@@ -453,8 +453,9 @@ func TestPrefetchIsBounded(t *testing.T) {
 		b.Prefetch(table().Find(words("dbsize")), words("dbsize"), 0)
 	}
 	equal(t, "rows", len(b.soon), maxSoon)
-	b.Fetch()
-	equal(t, "fetched", len(b.soon)+len(b.soonBytes), 0)
+	equal(t, "cold", b.Fetch(), 0)
+	b.Prefetch(table().Find(words("get k")), words("get k"), 0) // begins anew
+	equal(t, "rows", len(b.soon), 1)
 	equal(t, "open", f.eng.began.Load(), 1)
 	equal(t, "ticket", b.Commit(), 0)
 	f.free()

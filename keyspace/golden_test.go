@@ -144,7 +144,7 @@ func TestGoldenRowsAreRead(t *testing.T) {
 			batch.Delete(key)
 		}
 	}
-	view, err := eng.Begin()
+	view, err := eng.Begin(true)
 	if err != nil {
 		t.Fatal(err)
 	}

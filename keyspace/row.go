@@ -225,3 +225,17 @@ func successor(prefix []byte) []byte {
 	}
 	return nil
 }
+
+// Unit returns the length of the prefix that a row's key shares with the rows
+// that belong together, for engines that keep track of what they have in memory:
+// the keys of a slot, or the rows of one kind of a value. key may be the
+// beginning of one, and shorter.
+func Unit(key []byte) int {
+	switch {
+	case len(key) > 2 && key[0] != system && key[2] >= kindSub && key[2] <= kindRank:
+		return partHead
+	case len(key) > 0 && key[0] == system:
+		return 2
+	}
+	return 3
+}

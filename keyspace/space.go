@@ -39,7 +39,7 @@ const idCounterBits = 11
 // Open loads the shared state of a store, and makes it in an empty one.
 func Open(eng engine.Engine, databases int) (*Space, error) {
 	s := &Space{dbs: make([]atomic.Uint32, databases), eng: eng}
-	view, err := eng.Begin()
+	view, err := eng.Begin(true)
 	if err != nil {
 		return nil, fmt.Errorf("open keyspace: %w", err)
 	}

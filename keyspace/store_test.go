@@ -51,7 +51,7 @@ func openStore(t testing.TB, eng engine.Engine) *store {
 // begin opens a batch; run does executions in it; commit ends it.
 func (s *store) begin() {
 	s.t.Helper()
-	view, err := s.eng.Begin()
+	view, err := s.eng.Begin(true)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -233,8 +233,8 @@ type counting struct {
 	iters int
 }
 
-func (c *counting) Begin() (engine.View, error) {
-	v, err := c.Engine.Begin()
+func (c *counting) Begin(wait bool) (engine.View, error) {
+	v, err := c.Engine.Begin(wait)
 	return countingView{v, c}, err
 }
 

@@ -81,6 +81,9 @@ func (m *sampler) quick(now time.Time) {
 	n, _ := srv.stats.calls()
 	srv.stats.rates.commands.Store(m.commands.add(n, max(time.Millisecond, now.Sub(m.at))))
 	m.at = now
+	if !srv.ready.Load() {
+		return
+	}
 	sweep := srv.exec.SweepStats()
 	if cycles := sweep.Cycles - m.sweep.Cycles; cycles > 0 {
 		m.event("expire-cycle", time.Duration(sweep.Nanos-m.sweep.Nanos)/time.Duration(cycles), now)
@@ -95,7 +98,7 @@ func (m *sampler) slow(now time.Time) {
 	srv.stats.rates.in.Store(m.in.add(in, since))
 	srv.stats.rates.out.Store(m.out.add(out, since))
 	m.slowAt = now
-	e := srv.eng.Stats()
+	e := srv.figures().Stats
 	srv.memory(e) // it notes the peak
 	if syncs := e.Syncs - m.syncs; syncs > 0 {
 		m.event("store-sync", time.Duration(e.SyncNanos-m.syncNanos)/time.Duration(syncs), now)
@@ -119,11 +122,8 @@ func randomID() string {
 
 // initFigures notes how things were at the start.
 func (srv *Server) initFigures() {
-	srv.stats.startMemory = srv.memory(srv.eng.Stats()).used
+	srv.stats.startMemory = srv.memory(srv.figures().Stats).used
 	srv.save.last = srv.started
-	if !srv.boundedByMemory {
-		srv.save.dir, _ = lastCheckpoint(srv.cfg.Str("dir"))
-	}
 }
 
 // buildID tells builds apart: 16 hexadecimal digits.

@@ -31,7 +31,7 @@ type pipe struct {
 func (srv *Server) newPipe(conn net.Conn, l *listener) *pipe {
 	p := &pipe{conn: conn, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	p.free = sync.NewCond(&p.mu)
-	p.turn = turn{batch: srv.exec.NewWaitingBatch(), stats: srv.stats.sharedLoop(), now: time.Now()}
+	p.turn = turn{stats: srv.stats.sharedLoop(), now: time.Now()}
 	if c, ok := conn.(syscall.Conn); ok { // for CLIENT LIST
 		if raw, err := c.SyscallConn(); err == nil {
 			_ = raw.Control(func(fd uintptr) { p.session.fd = int(fd) }) // fails only when it is closed
@@ -40,7 +40,19 @@ func (srv *Server) newPipe(conn net.Conn, l *listener) *pipe {
 	addr, laddr := l.ends(conn)
 	srv.initSession(&p.session, p, &p.turn, addr, laddr, l.unix)
 	srv.pipes.Store(p, struct{}{})
+	if srv.ready.Load() { // else whoever makes it so finds it among the pipes
+		p.mu.Lock()
+		p.equip()
+		p.mu.Unlock()
+	}
 	return p
+}
+
+// equip gives the pipe its batch, when the store is there. mu is held.
+func (p *pipe) equip() {
+	if p.turn.batch == nil {
+		p.turn.batch = p.srv.exec.NewWaitingBatch()
+	}
 }
 
 func (p *pipe) serve() {
@@ -102,13 +114,13 @@ func (p *pipe) take(data []byte) {
 
 // endTurn commits, releases replies and has them written.
 func (p *pipe) endTurn() {
-	ticket := p.turn.batch.Commit()
+	ticket := p.turn.commit()
 	for _, w := range p.turn.workers {
 		go w()
 	}
 	clear(p.turn.workers)
 	p.turn.workers = p.turn.workers[:0]
-	p.settle(ticket, p.srv.eng.Durable())
+	p.settle(ticket, p.srv.durable())
 	if p.overLimit(p.turn.now) {
 		p.close()
 	}
@@ -148,7 +160,7 @@ func (p *pipe) write() {
 		for {
 			p.mu.Lock()
 			p.runPosted()
-			p.release(p.srv.eng.Durable())
+			p.release(p.srv.durable())
 			if p.closing && !p.waiting && p.pending() == 0 {
 				p.close()
 			}

@@ -45,8 +45,10 @@ const (
 
 // limitClients applies maxclients, or what the system allows if that is less.
 func (srv *Server) limitClients() {
+	srv.settingsMu.Lock()
+	defer srv.settingsMu.Unlock()
 	n, can := srv.cfg.Int("maxclients"), descriptorLimit()-ownFiles
-	if srv.eng.Capabilities().Durable {
+	if !srv.inMemory() {
 		can -= storeFiles
 	}
 	if can = max(1, can); n > can {

@@ -62,7 +62,7 @@ func configSet(c *localCall) error {
 	for i := 2; i < len(c.args); i += 2 {
 		pairs = append(pairs, [2]string{string(c.args[i]), string(c.args[i+1])})
 	}
-	if err := c.srv.cfg.SetAllFor(config.Caller{Local: c.fromHere()}, pairs); err != nil {
+	if err := c.srv.cfg.SetAllFor(config.Caller{Local: c.fromHere(), Loading: c.srv.load.active.Load()}, pairs); err != nil {
 		return command.Error(err.Error())
 	}
 	c.w.OK()

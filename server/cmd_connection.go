@@ -104,7 +104,7 @@ func selectDB(c *localCall) error {
 		return command.ErrNotInteger
 	case n < math.MinInt32 || n > math.MaxInt32:
 		return command.Error(fmt.Sprintf("ERR value is out of range, value must between %d and %d", math.MinInt32, math.MaxInt32))
-	case n < 0 || n >= int64(c.srv.exec.Space().Databases()):
+	case n < 0 || n >= int64(c.srv.databases):
 		return command.ErrDBRange
 	}
 	c.s.db = int(n)

@@ -81,6 +81,9 @@ func debugSubs() []debugSub {
 		{"replicate", 1, -1, "<string>", "Does nothing: there are no replicas.", (*localCall).ok},
 		{"replybuffer", 2, 2, "<PEAK-RESET-TIME|RESIZING> <value>", "Is checked and otherwise ignored: reply buffers are shared.", debugReplyBuffer},
 		{"set-active-expire", 1, 1, "<0|1>", "Stops or starts the removal of expired keys that nobody touches.", func(c *localCall) error {
+			if !c.srv.ready.Load() {
+				return command.ErrLoading
+			}
 			c.srv.exec.SetActiveExpire(truth(c.args[2]))
 			return c.ok()
 		}},
@@ -179,6 +182,9 @@ func debugHTStats(c *localCall) error {
 	if !ok {
 		return command.ErrNotInteger
 	}
+	if !c.srv.ready.Load() {
+		return command.ErrLoading
+	}
 	space := c.srv.exec.Space()
 	if db < 0 || db >= int64(space.Databases()) {
 		return command.Error("ERR Out of range database")
@@ -200,6 +206,9 @@ func debugReload(c *localCall) error {
 		default:
 			return command.Error("ERR DEBUG RELOAD only supports the MERGE, NOFLUSH and NOSAVE options.")
 		}
+	}
+	if !c.srv.ready.Load() {
+		return command.ErrLoading
 	}
 	if err := c.srv.waitDurable(c.srv.eng.Committed()); err != nil {
 		return err

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"redoubt/command"
-	"redoubt/engine"
 )
 
 // INFO is text: sections of name:value lines. The names are those that tools
@@ -56,7 +55,7 @@ var infoSections = []infoSection{
 // infoText collects the text of INFO.
 type infoText struct {
 	srv *Server
-	eng engine.Stats // read once for all sections
+	eng storeFigures // read once for all sections
 	b   strings.Builder
 }
 
@@ -101,7 +100,7 @@ func (srv *Server) info(args [][]byte) string {
 			wanted[name] = true
 		}
 	}
-	t := &infoText{srv: srv, eng: srv.eng.Stats()}
+	t := &infoText{srv: srv, eng: srv.figures()}
 	for _, s := range infoSections {
 		if !wanted[s.name] && (s.hidden || !all && !(ordinary && s.ordinary)) {
 			continue

@@ -108,7 +108,7 @@ func shutdown(c *localCall) error {
 	if abort {
 		return command.Error("ERR No shutdown in progress.")
 	}
-	if save {
+	if save && c.srv.ready.Load() { // before, there is nothing to save
 		for !c.srv.save.begin(time.Now()) {
 			time.Sleep(10 * time.Millisecond) // for the save under way
 		}

@@ -23,6 +23,9 @@ import (
 // internal runs a command that clients cannot call and waits until what its
 // reply tells is durable.
 func (c *localCall) internal(cmd *command.Command, args [][]byte) error {
+	if !c.srv.ready.Load() {
+		return command.ErrLoading
+	}
 	call := executor.Call{Cmd: cmd, Args: args, DB: c.s.db, Reply: c.w, NoTouch: true}
 	return c.srv.waitDurable(c.srv.exec.RunAlone(&call))
 }

@@ -56,7 +56,7 @@ func TestDigest(t *testing.T) {
 		return must(t, c, "DEBUG DIGEST").Str
 	}
 	one := dial(t, testserver.Start(t, testserver.Options{Engine: "mem", Args: debugOn}).Addr)
-	two := dial(t, testserver.Start(t, testserver.Options{Engine: "pebble", Args: debugOn}).Addr)
+	two := dial(t, testserver.Start(t, testserver.Options{Engine: "local", Args: debugOn}).Addr)
 	x, y := write(one, []int{0, 1, 2, 3, 4}), write(two, []int{4, 3, 1, 2, 0})
 	if x != y || len(x) != 40 {
 		t.Errorf("the digests are %s and %s", x, y)
@@ -112,7 +112,7 @@ func TestDebugSleepHoldsEverybody(t *testing.T) {
 
 func TestMemoryUsage(t *testing.T) {
 	t.Parallel()
-	for _, engine := range []string{"mem", "pebble"} {
+	for _, engine := range []string{"mem", "local"} {
 		c := dial(t, testserver.Start(t, testserver.Options{Engine: engine}).Addr)
 		last := int64(0)
 		for _, n := range []int{1, 100, 10_000, 70_000, 1_000_000, 5_000_000} {

@@ -87,8 +87,8 @@ func (d *disk) refuseNext(err error) {
 	d.refuse = err
 }
 
-func (d *disk) Begin() (engine.View, error) {
-	v, err := d.Engine.Begin()
+func (d *disk) Begin(wait bool) (engine.View, error) {
+	v, err := d.Engine.Begin(wait)
 	return diskView{v, d}, err
 }
 

@@ -55,15 +55,19 @@ func start(t testing.TB, pipes bool, args ...string) *front {
 
 func startOn(t testing.TB, eng engine.Engine, pipes bool, args ...string) *front {
 	t.Helper()
+	return startWith(t, server.Options{Engine: eng, Pipes: pipes}, args...)
+}
+
+func startWith(t testing.TB, o server.Options, args ...string) *front {
+	t.Helper()
 	cfg := config.New()
 	all := append([]string{"--port", "0", "--bind", "127.0.0.1", "--dir", t.TempDir(), "--io-threads", "1"}, args...)
 	if err := cfg.Args(all); err != nil {
 		t.Fatal(err)
 	}
 	f := &front{t: t, log: &logBook{}}
-	srv, err := server.New(server.Options{
-		Config: cfg, Engine: eng, Pipes: pipes, Logger: slog.New(slog.NewTextHandler(f.log, nil)),
-	})
+	o.Config, o.Logger = cfg, slog.New(slog.NewTextHandler(f.log, nil))
+	srv, err := server.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -99,7 +99,7 @@ func infoClients(t *infoText) {
 func (srv *Server) blockedClients() int { return srv.pause.waiting() }
 
 func infoMemory(t *infoText) {
-	srv, m := t.srv, t.srv.memory(t.eng)
+	srv, m := t.srv, t.srv.memory(t.eng.Stats)
 	limit, total, clients := srv.maxMemory.Load(), systemMemory(), srv.clientFigures().memory
 	peak, start := srv.stats.peakMemory.Load(), srv.stats.startMemory
 	data := min(t.eng.MemoryBytes, m.used)
@@ -136,30 +136,35 @@ func infoMemory(t *infoText) {
 	t.num("mem_clients_normal", clients)
 	t.zeros("mem_cluster_links", "mem_aof_buffer")
 	t.nums("mem_allocator", "go", "active_defrag_running", 0)
-	t.num("lazyfree_pending_objects", int64(boolInt(srv.exec.SweepStats().Clearing)))
-	t.num("lazyfreed_objects", srv.exec.SweepStats().Cleared)
+	t.num("lazyfree_pending_objects", int64(boolInt(t.eng.sweep.Clearing)))
+	t.num("lazyfreed_objects", t.eng.sweep.Cleared)
 }
 
 func infoPersistence(t *infoText) {
 	srv := t.srv
 	s := srv.save.figures()
 	write := "ok"
-	if srv.eng.Err() != nil {
+	if t.eng.err != nil {
 		write = "err"
 	}
-	t.zeros("loading", "async_loading", "current_cow_peak", "current_cow_size", "current_cow_size_age")
+	loading := srv.load.active.Load()
+	t.num("loading", int64(boolInt(loading)))
+	t.zeros("async_loading", "current_cow_peak", "current_cow_size", "current_cow_size_age")
 	t.nums("current_fork_perc", "0.00", "current_save_keys_processed", 0, "current_save_keys_total", 0,
-		"rdb_changes_since_last_save", srv.exec.Stats.Changes.Load()-s.changes,
+		"rdb_changes_since_last_save", t.eng.changes-s.changes,
 		"rdb_bgsave_in_progress", boolInt(s.running), "rdb_last_save_time", s.last.Unix(),
 		"rdb_last_bgsave_status", s.status(), "rdb_last_bgsave_time_sec", s.lastSeconds(), "rdb_current_bgsave_time_sec", s.runningSeconds(),
 		"rdb_saves", s.saves, "rdb_last_cow_size", 0, "rdb_last_load_keys_expired", 0, "rdb_last_load_keys_loaded", 0,
-		"aof_enabled", boolInt(!srv.boundedByMemory), "aof_rewrite_in_progress", 0, "aof_rewrite_scheduled", 0,
+		"aof_enabled", boolInt(!srv.inMemory()), "aof_rewrite_in_progress", 0, "aof_rewrite_scheduled", 0,
 		"aof_last_rewrite_time_sec", -1, "aof_current_rewrite_time_sec", -1, "aof_last_bgrewrite_status", "ok",
 		"aof_rewrites", 0, "aof_rewrites_consecutive_failures", 0, "aof_last_write_status", write,
 		"aof_last_cow_size", 0, "module_fork_in_progress", 0, "module_fork_last_cow_size", 0)
-	if !srv.boundedByMemory {
+	if !srv.inMemory() {
 		t.nums("aof_current_size", t.eng.DiskBytes, "aof_base_size", t.eng.DiskBytes, "aof_pending_rewrite", 0,
 			"aof_buffer_length", 0, "aof_pending_bio_fsync", t.eng.PendingTicket, "aof_delayed_fsync", 0)
+	}
+	if loading {
+		infoLoading(t)
 	}
 }
 
@@ -196,6 +201,9 @@ func infoSafe(s string) string {
 }
 
 func infoKeyspace(t *infoText) {
+	if !t.srv.ready.Load() {
+		return
+	}
 	space := t.srv.exec.Space()
 	for db := range space.Databases() {
 		keys, volatile, err := space.Count(db)

@@ -17,7 +17,7 @@ func infoStats(t *infoText) {
 	calls, nanos := st.calls()
 	in, out := srv.net()
 	errors, _ := srv.errors.counts()
-	sweep := srv.exec.SweepStats()
+	sweep := t.eng.sweep
 	t.nums("total_connections_received", st.connections.Load(), "total_commands_processed", calls,
 		"instantaneous_ops_per_sec", st.rates.commands.Load(),
 		"total_net_input_bytes", in, "total_net_output_bytes", out)
@@ -26,10 +26,10 @@ func infoStats(t *infoText) {
 	t.line("instantaneous_output_kbps:%.2f", float64(st.rates.out.Load())/1024)
 	t.nums("instantaneous_input_repl_kbps", "0.00", "instantaneous_output_repl_kbps", "0.00",
 		"rejected_connections", st.rejected.Load(), "sync_full", 0, "sync_partial_ok", 0, "sync_partial_err", 0,
-		"expired_keys", srv.exec.Stats.Expired.Load(), "expired_stale_perc", "0.00",
+		"expired_keys", t.eng.expired, "expired_stale_perc", "0.00",
 		"expired_time_cap_reached_count", sweep.Behind, "expire_cycle_cpu_milliseconds", sweep.Nanos/1e6)
 	t.zeros("evicted_keys", "evicted_clients", "total_eviction_exceeded_time", "current_eviction_exceeded_time")
-	t.nums("keyspace_hits", srv.exec.Stats.Hits.Load(), "keyspace_misses", srv.exec.Stats.Misses.Load())
+	t.nums("keyspace_hits", t.eng.hits, "keyspace_misses", t.eng.misses)
 	t.zeros("pubsub_channels", "pubsub_patterns", "pubsubshard_channels", "latest_fork_usec", "total_forks",
 		"migrate_cached_sockets", "slave_expires_tracked_keys", "active_defrag_hits", "active_defrag_misses",
 		"active_defrag_key_hits", "active_defrag_key_misses", "total_active_defrag_time", "current_active_defrag_time",
@@ -85,20 +85,20 @@ func percentiles(text string) (list []float64) {
 // infoRedoubt tells what Redis has no words for.
 func infoRedoubt(t *infoText) {
 	srv, e := t.srv, t.eng
-	caps := srv.eng.Capabilities()
 	dir := srv.cfg.Str("dir")
-	if !caps.Durable {
+	if srv.inMemory() {
 		dir = ""
 	}
-	sweep, save := srv.exec.SweepStats(), srv.save.figures()
+	sweep, save := e.sweep, srv.save.figures()
 	t.nums("redoubt_version", Version, "engine", srv.engineName(), "durability", srv.durability(), "store_dir", dir,
-		"store_error", infoSafe(errorText(srv.eng.Err())), "event_loops", len(srv.loops),
-		"committed_ticket", uint64(srv.eng.Committed()), "durable_ticket", uint64(srv.eng.Durable()), "pending_commits", srv.lag(),
+		"store_error", infoSafe(errorText(e.err)), "event_loops", len(srv.loops),
+		"committed_ticket", uint64(e.committed), "durable_ticket", uint64(e.durable), "pending_commits", e.lag(),
 		"commits", e.Commits, "memory_bytes", e.MemoryBytes, "disk_bytes", e.DiskBytes,
 		"syncs", e.Syncs, "sync_usec", e.SyncNanos/1000, "cache_hits", e.CacheHits, "cache_misses", e.CacheMisses,
-		"checkpoint_dir", save.dir, "checkpoints_supported", boolInt(caps.Durable),
+		"checkpoint_dir", save.dir, "checkpoints_supported", boolInt(!srv.inMemory()),
 		"sweep_cycles", sweep.Cycles, "sweep_usec", sweep.Nanos/1000, "sweep_behind", sweep.Behind,
-		"cleared_rows", sweep.Cleared, "clearing", boolInt(sweep.Clearing))
+		"cleared_rows", sweep.Cleared, "clearing", boolInt(sweep.Clearing),
+		"cold_commands", e.coldCommands, "warm_ups", e.warmUps, "slowed_writes", e.slowed)
 	for _, d := range e.Detail {
 		t.num("engine_"+d.Name, d.Value)
 	}
@@ -107,22 +107,19 @@ func infoRedoubt(t *infoText) {
 // engineName is the engine that is in use, which a program may have chosen
 // without the configuration: the name of its package.
 func (srv *Server) engineName() string {
+	if !srv.ready.Load() {
+		return srv.cfg.Enum("engine")
+	}
 	name, _, _ := strings.Cut(strings.TrimPrefix(fmt.Sprintf("%T", srv.eng), "*"), ".")
 	return name
 }
 
 // durability is when a write is safe, in the words of appendfsync.
 func (srv *Server) durability() string {
-	if srv.boundedByMemory {
+	if srv.inMemory() {
 		return "none"
 	}
 	return srv.cfg.Enum("appendfsync")
-}
-
-// lag is how many commits are not durable yet.
-func (srv *Server) lag() int64 {
-	durable := srv.eng.Durable() // first, so that it is not above the other
-	return int64(srv.eng.Committed() - durable)
 }
 
 func errorText(err error) string {

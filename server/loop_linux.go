@@ -88,7 +88,7 @@ func newLoop(srv *Server) (*loop, error) {
 		sessions: make(map[int32]*conn), held: make(map[*conn]struct{}),
 		rbuf: make([]byte, 4*readSize), done: make(chan struct{}),
 	}
-	l.turn = turn{batch: srv.exec.NewBatch(), stats: srv.stats.newLoop(), now: time.Now()}
+	l.turn = turn{stats: srv.stats.newLoop(), now: time.Now()}
 	if err := l.ctl(unix.EPOLL_CTL_ADD, int32(wake), unix.EPOLLIN); err != nil {
 		unix.Close(wake)
 		unix.Close(ep)
@@ -128,6 +128,11 @@ func (l *loop) run() {
 		l.close(c)
 		c.mu.Unlock()
 	}
+	l.release()
+}
+
+// release gives the loop's own descriptors back.
+func (l *loop) release() {
 	unix.Close(l.wake)
 	unix.Close(l.ep)
 }
@@ -235,7 +240,7 @@ func (l *loop) receive(c *conn, buf []byte) int {
 // are prefetched together; those of a pipeline's other commands are, too, when
 // the session comes to them.
 func (l *loop) serve() {
-	if len(l.arrived) > 1 {
+	if len(l.arrived) > 1 && l.turn.batch != nil {
 		for _, a := range l.arrived {
 			l.turn.batch.PrefetchFirst(l.srv.table, a.data, a.c.db)
 		}
@@ -280,13 +285,13 @@ func (l *loop) touch(c *conn) {
 
 // endTurn commits, releases replies and sends them.
 func (l *loop) endTurn() {
-	ticket := l.turn.batch.Commit()
+	ticket := l.turn.commit()
 	for _, w := range l.turn.workers {
 		go w()
 	}
 	clear(l.turn.workers)
 	l.turn.workers = l.turn.workers[:0]
-	durable := l.srv.eng.Durable()
+	durable := l.srv.durable()
 	for _, c := range l.dirty {
 		c.dirty = false
 		if c.closed {
@@ -314,7 +319,7 @@ func (l *loop) park(c *conn) {
 }
 
 func (l *loop) unpark() {
-	durable := l.srv.eng.Durable()
+	durable := l.srv.durable()
 	for c := range l.held {
 		c.mu.Lock()
 		c.release(durable)
@@ -515,6 +520,10 @@ func (srv *Server) startLoops(n int) error {
 	for range n {
 		l, err := newLoop(srv)
 		if err != nil {
+			for _, l := range srv.loops {
+				l.release()
+			}
+			srv.loops = nil
 			return err
 		}
 		srv.loops = append(srv.loops, l)
@@ -522,14 +531,31 @@ func (srv *Server) startLoops(n int) error {
 	for _, l := range srv.loops {
 		go l.run()
 	}
-	srv.eng.OnDurable(func() {
-		for _, l := range srv.loops {
-			if l.holding.Load() {
-				l.notify()
-			}
-		}
-	})
 	return nil
+}
+
+// equipLoops gives the loops their batches, when the store is there.
+func (srv *Server) equipLoops() {
+	for _, l := range srv.loops {
+		done := make(chan struct{})
+		l.post(nil, func() {
+			l.turn.batch = srv.exec.NewBatch()
+			close(done)
+		})
+		select {
+		case <-done:
+		case <-l.done:
+		}
+	}
+}
+
+// notifyLoops has replies looked at that wait for durability.
+func (srv *Server) notifyLoops() {
+	for _, l := range srv.loops {
+		if l.holding.Load() {
+			l.notify()
+		}
+	}
 }
 
 // drainLoops stops reading; what runs goes on. When it returns no

@@ -106,6 +106,7 @@ func gauge(name, help string, labels ...string) metric {
 
 var (
 	mInfo      = gauge("info", "Which server this is; the value is 1.", "version", "redis_version", "engine", "durability")
+	mLoading   = gauge("loading", "1 while the store is being opened.")
 	mUptime    = gauge("uptime_seconds", "Time since the start.")
 	mCalls     = counter("commands_total", "Commands that were run.", "command")
 	mFailed    = counter("commands_failed_total", "Commands that were run and answered with an error.", "command")
@@ -145,6 +146,9 @@ var (
 	mEngDisk   = gauge("engine_disk_bytes", "Size of the store's files.")
 	mCacheHit  = counter("engine_cache_hits_total", "Reads of the engine's cache that found their block.")
 	mCacheMiss = counter("engine_cache_misses_total", "Reads of the engine's cache that went to disk.")
+	mCold      = counter("cold_commands_total", "Commands that were left to a worker for want of rows in memory.")
+	mWarmed    = counter("warm_ups_total", "Pipelines whose rows were fetched from disk before they ran.")
+	mSlowed    = counter("slowed_writes_total", "Writes that were left to a worker since the store was congested.")
 	mDetail    = gauge("engine_detail", "Figures that only this engine has.", "name")
 )
 
@@ -158,8 +162,11 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	}
 	c.server(send)
 	c.commands(send, out)
-	c.data(send)
-	c.engine(send)
+	send(mLoading, float64(boolInt(c.srv.load.active.Load())))
+	if f := c.srv.figures(); c.srv.ready.Load() {
+		c.data(send, &f)
+		c.engine(send, &f)
+	}
 }
 
 type sender func(m metric, v float64, labels ...string)
@@ -184,7 +191,7 @@ func (c *collector) server(send sender) {
 	in, outBytes := srv.net()
 	send(mIn, float64(in))
 	send(mOut, float64(outBytes))
-	send(mMemory, float64(srv.memory(srv.eng.Stats()).used))
+	send(mMemory, float64(srv.memory(srv.figures().Stats).used))
 	send(mMaxMemory, float64(srv.maxMemory.Load()))
 }
 
@@ -222,7 +229,7 @@ func (c *collector) commands(send sender, out chan<- prometheus.Metric) {
 	})
 }
 
-func (c *collector) data(send sender) {
+func (c *collector) data(send sender, f *storeFigures) {
 	srv := c.srv
 	space := srv.exec.Space()
 	for db := range space.Databases() {
@@ -236,11 +243,14 @@ func (c *collector) data(send sender) {
 			send(mVolatile, float64(volatile), strconv.Itoa(db))
 		}
 	}
-	x, sweep, save := &srv.exec.Stats, srv.exec.SweepStats(), srv.save.figures()
-	send(mHits, float64(x.Hits.Load()))
-	send(mMisses, float64(x.Misses.Load()))
-	send(mExpired, float64(x.Expired.Load()))
-	send(mChanges, float64(x.Changes.Load()))
+	sweep, save := f.sweep, srv.save.figures()
+	send(mHits, float64(f.hits))
+	send(mMisses, float64(f.misses))
+	send(mExpired, float64(f.expired))
+	send(mChanges, float64(f.changes))
+	send(mCold, float64(f.coldCommands))
+	send(mWarmed, float64(f.warmUps))
+	send(mSlowed, float64(f.slowed))
 	send(mSweeps, float64(sweep.Cycles))
 	send(mSweepTime, float64(sweep.Nanos)/1e9)
 	send(mBehind, float64(sweep.Behind))
@@ -250,10 +260,9 @@ func (c *collector) data(send sender) {
 	send(mSaveTime, float64(save.last.Unix()))
 }
 
-func (c *collector) engine(send sender) {
-	e := c.srv.eng.Stats()
-	send(mOK, float64(boolInt(c.srv.eng.Err() == nil)))
-	send(mLag, float64(c.srv.lag()))
+func (c *collector) engine(send sender, e *storeFigures) {
+	send(mOK, float64(boolInt(e.err == nil)))
+	send(mLag, float64(e.lag()))
 	send(mCommits, float64(e.Commits))
 	send(mSyncs, float64(e.Syncs))
 	send(mSyncTime, float64(e.SyncNanos)/1e9)

@@ -4,15 +4,23 @@ import (
 	"io"
 	"net/http"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
+	"redoubt/engine"
+	"redoubt/engine/mem"
 	"redoubt/internal/testserver"
 )
 
 func scrape(t *testing.T, s *testserver.Server) string {
 	t.Helper()
-	resp, err := http.Get("http://" + s.MetricsAddr().String() + "/metrics")
+	return scrapeURL(t, s.MetricsAddr().String())
+}
+
+func scrapeURL(t *testing.T, addr string) string {
+	t.Helper()
+	resp, err := http.Get("http://" + addr + "/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +49,7 @@ func TestProfiles(t *testing.T) {
 
 func TestMetrics(t *testing.T) {
 	t.Parallel()
-	for _, engine := range []string{"mem", "pebble"} {
+	for _, engine := range []string{"mem", "local"} {
 		s := testserver.Start(t, testserver.Options{Engine: engine, Args: []string{"--metrics-addr", "127.0.0.1:0"}})
 		c := dial(t, s.Addr)
 		must(t, c, "SET a 1")
@@ -96,6 +104,28 @@ func TestMetrics(t *testing.T) {
 			t.Log(text)
 		}
 	}
+}
+
+// What only an engine knows is shown by INFO and by the metrics, all of it.
+func TestEngineDetail(t *testing.T) {
+	t.Parallel()
+	f := startOn(t, detailed{mem.New()}, false, "--metrics-addr", "127.0.0.1:0")
+	c, text := f.dial(), scrapeURL(t, f.MetricsAddr().String())
+	for i, name := range []string{"resident_rows", "dirty_bytes", "level_0_files"} {
+		value := strconv.Itoa(7 + i)
+		if got := c.info("redoubt", "engine_"+name); got != value {
+			t.Errorf("INFO: %s is %q", name, got)
+		}
+		if !strings.Contains(text, `redoubt_engine_detail{name="`+name+`"} `+value+"\n") {
+			t.Errorf("the metrics lack %s", name)
+		}
+	}
+}
+
+type detailed struct{ engine.Engine }
+
+func (detailed) Stats() engine.Stats {
+	return engine.Stats{Detail: []engine.Stat{{Name: "resident_rows", Value: 7}, {Name: "dirty_bytes", Value: 8}, {Name: "level_0_files", Value: 9}}}
 }
 
 // A scrape beside clients that come and go never shows bytes that go down.

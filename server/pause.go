@@ -83,6 +83,13 @@ func (p *pause) stop(early bool) {
 	}
 }
 
+// tell says once more whether a pause is under way.
+func (p *pause) tell() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.changed(p.active.Load())
+}
+
 // drop forgets a session that was closed while it waited.
 func (p *pause) drop(s *session) {
 	p.mu.Lock()

@@ -78,6 +78,14 @@ func (f *saveFigures) runningSeconds() int64 {
 	return int64(time.Since(f.began).Seconds())
 }
 
+// found takes note of a checkpoint that is there from before.
+func (s *saver) found(dir string) {
+	path, _ := lastCheckpoint(dir)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dir = path
+}
+
 // begin claims the right to save; there is one save at a time.
 func (s *saver) begin(now time.Time) bool {
 	s.mu.Lock()

@@ -9,7 +9,7 @@ import (
 
 	"redoubt/config"
 	"redoubt/engine"
-	"redoubt/engine/pebble"
+	store "redoubt/engine/local"
 	"redoubt/keyspace"
 	"redoubt/types/str"
 )
@@ -37,7 +37,7 @@ func TestWriteCheckpoint(t *testing.T) {
 		}
 		return os.WriteFile(filepath.Join(d, "f"), []byte(content), 0o644)
 	}
-	for _, other := range []string{"pebble", "checkpoint-x", "checkpoint-7.tmp"} {
+	for _, other := range []string{"local", "checkpoint-x", "checkpoint-7.tmp"} {
 		if err := os.Mkdir(filepath.Join(dir, other), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -66,7 +66,7 @@ func TestWriteCheckpoint(t *testing.T) {
 	if b, err := os.ReadFile(filepath.Join(path, "f")); string(b) != "two" {
 		t.Errorf("the second has %q, %v", b, err)
 	}
-	if got := names(t, dir); len(got) != 3 || got[0] != "checkpoint-9" || got[1] != "checkpoint-x" || got[2] != "pebble" {
+	if got := names(t, dir); len(got) != 3 || got[0] != "checkpoint-9" || got[1] != "checkpoint-x" || got[2] != "local" {
 		t.Errorf("in the directory: %v", got)
 	}
 }
@@ -79,7 +79,7 @@ func TestCheckpointOpens(t *testing.T) {
 	if err := cfg.Args([]string{"--port", "0", "--dir", dir}); err != nil {
 		t.Fatal(err)
 	}
-	eng, err := pebble.Open(pebble.Options{Dir: filepath.Join(dir, "pebble"), Memory: 8 << 20})
+	eng, err := store.Open(store.Options{Dir: filepath.Join(dir, "local"), Memory: 8 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestCheckpointOpens(t *testing.T) {
 		t.Errorf("figures: %+v", f)
 	}
 
-	copied, err := pebble.Open(pebble.Options{Dir: f.dir, Memory: 8 << 20})
+	copied, err := store.Open(store.Options{Dir: f.dir, Memory: 8 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +129,7 @@ func TestCheckpointOpens(t *testing.T) {
 	if keys, _, err := space.Count(0); keys != 1 || err != nil {
 		t.Errorf("the checkpoint has %d keys, %v", keys, err)
 	}
-	view, err := copied.Begin()
+	view, err := copied.Begin(true)
 	if err != nil {
 		t.Fatal(err)
 	}

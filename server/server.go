@@ -22,6 +22,7 @@ import (
 type Options struct {
 	Config *config.Config
 	Engine engine.Engine    // the server closes it on Shutdown
+	Open   OpenFunc         // instead of Engine: Start opens the store in the background
 	Clock  func() time.Time // what commands take for the time; nil: time.Now
 	Seed   uint64           // of the random numbers that commands get
 	Logger *slog.Logger
@@ -33,9 +34,13 @@ type Options struct {
 // Server serves one store.
 type Server struct {
 	cfg   *config.Config
-	eng   engine.Engine
-	exec  *executor.Executor
+	eng   engine.Engine      // these two
+	exec  *executor.Executor // are there once ready is set: see load.go
+	ready atomic.Bool
+	open  OpenFunc
+	load  loading
 	clock func() time.Time
+	seed  uint64
 	log   *slog.Logger
 
 	table  *command.Table
@@ -69,26 +74,29 @@ type Server struct {
 	password   atomic.Pointer[string]
 	outLimit   atomic.Pointer[config.BufferLimit]
 	debug      debugState
+	settingsMu sync.Mutex // held while a setting is read and applied elsewhere
+	databases  int
 
 	started         time.Time
 	runID           string
 	boundedByMemory bool // the engine keeps nothing on disk
 	// dataBytes is set where maxmemory bounds the data itself: on an engine
 	// that keeps it in memory only.
-	dataBytes func() int64
-	workers   sync.WaitGroup
-	draining  atomic.Bool // shutting down: no session takes another command
-	bgStop    context.CancelFunc
-	bgDone    chan struct{}
-	stopOnce  sync.Once
-	stopErr   error
-	stopReq   chan struct{} // closed when a client asks for SHUTDOWN
-	stopAsk   sync.Once
-	save      saver
-	metrics   *metricsServer
+	dataBytes  func() int64
+	workers    sync.WaitGroup
+	draining   atomic.Bool // shutting down: no session takes another command
+	background sync.WaitGroup
+	bgStop     context.CancelFunc
+	stopOnce   sync.Once
+	stopErr    error
+	stopReq    chan struct{} // closed when a client asks for SHUTDOWN
+	stopAsk    sync.Once
+	save       saver
+	metrics    *metricsServer
 }
 
-// New makes a server and binds its listeners. Start begins to serve.
+// New makes a server and binds its listeners. Start begins to serve. If it
+// fails, the engine it was given is still the caller's.
 func New(o Options) (*Server, error) {
 	if o.Clock == nil {
 		o.Clock = time.Now
@@ -97,21 +105,24 @@ func New(o Options) (*Server, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	srv := &Server{
-		cfg: o.Config, eng: o.Engine, clock: o.Clock, log: o.Logger,
-		usePipes:        o.Pipes || !haveLoops,
-		boundedByMemory: !o.Engine.Capabilities().Durable, started: time.Now(), runID: randomID(), stopReq: make(chan struct{}),
+		cfg: o.Config, open: o.Open, clock: o.Clock, seed: o.Seed, log: o.Logger,
+		usePipes: o.Pipes || !haveLoops, databases: int(o.Config.Int("databases")),
+		started: time.Now(), runID: randomID(), stopReq: make(chan struct{}),
 	}
-	if m, ok := o.Engine.(interface{ Memory() int64 }); ok {
-		srv.dataBytes = m.Memory
+	srv.load.active.Store(true)
+	srv.load.ended = make(chan struct{})
+	srv.pause.changed = func(active bool) {
+		if srv.ready.Load() {
+			srv.exec.HoldExpire(active)
+		}
 	}
-	space, err := keyspace.Open(o.Engine, int(o.Config.Int("databases")))
-	if err != nil {
-		return nil, err
+	if o.Engine != nil {
+		space, err := keyspace.Open(o.Engine, srv.databases)
+		if err != nil {
+			return nil, err
+		}
+		srv.attach(o.Engine, space)
 	}
-	srv.exec = executor.New(executor.Options{
-		Engine: o.Engine, Space: space, Clock: o.Clock, Seed: o.Seed, Logger: o.Logger,
-	})
-	srv.pause.changed = srv.exec.HoldExpire
 	srv.buildTable()
 	srv.stats.init(srv.table)
 	srv.initFigures()
@@ -120,6 +131,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	if err := srv.listen(); err != nil {
+		srv.lns.close(false)
 		return nil, err
 	}
 	return srv, nil
@@ -145,25 +157,29 @@ func (srv *Server) addLocal(l *local) *command.Command {
 	return l.Command
 }
 
-// Start begins to serve, in the background.
+// Start begins to serve, in the background. A store that is still to be opened
+// is opened in the background, too: Loaded tells when that is done. Whether
+// Start fails or not, Shutdown ends the server.
 func (srv *Server) Start() error {
 	ctx, cancel := context.WithCancel(context.Background())
-	srv.bgStop, srv.bgDone = cancel, make(chan struct{})
-	go func() {
-		defer close(srv.bgDone)
-		srv.exec.Background(ctx)
-	}()
-	go srv.sample(ctx)
+	srv.bgStop = cancel
 	if srv.usePipes {
-		go srv.tickPipes(ctx)
-		srv.eng.OnDurable(func() {
-			srv.pipes.Range(func(p, _ any) bool { p.(*pipe).notify(); return true })
-		})
+		srv.background.Go(func() { srv.tickPipes(ctx) })
 	} else if err := srv.startLoops(srv.loopCount()); err != nil {
 		return err
 	}
+	if err := srv.startMetrics(); err != nil {
+		return err
+	}
+	srv.background.Go(func() { srv.sample(ctx) })
+	if srv.ready.Load() {
+		srv.serveStore(ctx)
+		close(srv.load.ended)
+	} else {
+		srv.startLoading(ctx)
+	}
 	srv.lns.start(srv.accept)
-	return srv.startMetrics()
+	return nil
 }
 
 // loopCount is how many event loops to run: half of the processors unless
@@ -193,6 +209,7 @@ func (srv *Server) shutdown(ctx context.Context) error {
 	srv.lns.close(false)
 	srv.drainLoops()
 	srv.eachPipe(func(*pipe) {}) // each has now seen that it must drain
+	srv.stopLoading(ctx)
 	finished := make(chan struct{})
 	go func() { srv.workers.Wait(); close(finished) }()
 	select {
@@ -206,11 +223,14 @@ func (srv *Server) shutdown(ctx context.Context) error {
 	}
 	srv.stopLoops(deadline)
 	srv.stopPipes(deadline)
+	srv.stopMetrics()
 	if srv.bgStop != nil {
 		srv.bgStop()
-		<-srv.bgDone
+		srv.background.Wait()
 	}
-	srv.stopMetrics()
+	if !srv.ready.Load() {
+		return nil
+	}
 	if err := srv.eng.Close(); err != nil {
 		return fmt.Errorf("close the store: %w", err)
 	}

@@ -40,10 +40,11 @@ type session struct {
 	own      bool          // whether they wait for the turn's own commit too
 	answers  int           // replies given in this turn
 
-	// waiting: a worker runs this session's command, or it is paused: nothing
-	// more is parsed until it is resumed.
+	// waiting: a worker runs this session's command or fetches its rows, or it is
+	// paused: nothing more is parsed until it is resumed.
 	waiting  bool
 	paused   bool
+	warmed   bool // rows were fetched for the commands that come next
 	stalled  bool // unparsed commands wait until the client takes its replies
 	closing  bool // close once everything is sent
 	closed   bool
@@ -120,7 +121,7 @@ type carrier interface {
 
 // turn is what sessions share that are carried together.
 type turn struct {
-	batch *executor.Batch
+	batch *executor.Batch // nil while the store is being opened
 	stats *loopStats
 	now   time.Time     // of this turn
 	mono  time.Duration // when the last command ended, since the server's start
@@ -129,6 +130,14 @@ type turn struct {
 	args  [][]byte
 	// workers are the calls to be handed to workers after the commit.
 	workers []func()
+}
+
+// commit commits what the turn's commands wrote.
+func (t *turn) commit() engine.Ticket {
+	if t.batch == nil {
+		return 0
+	}
+	return t.batch.Commit()
 }
 
 // ahead is how many commands of a pipeline are parsed before the first of them
@@ -195,8 +204,14 @@ func (s *session) round(data []byte) (taken int) {
 		p.to = len(t.args)
 		t.ahead = append(t.ahead, p)
 	}
-	if len(t.ahead) > 1 {
-		s.prefetch()
+	// Once only: where memory is so short that rows are gone again when they are
+	// needed, the commands must get on one by one.
+	warmed := s.warmed
+	s.warmed = false
+	if len(t.ahead) > 1 && t.batch != nil && s.prefetch() > 1 && !warmed {
+		s.warm()
+		s.in.Reset()
+		return 0 // they are parsed again later
 	}
 	t.mono = time.Since(s.srv.started)
 	for i := range t.ahead {
@@ -235,15 +250,30 @@ func (s *session) forget() {
 	}
 }
 
-// prefetch tells the engine which rows the parsed commands will read.
-func (s *session) prefetch() {
+// prefetch tells the engine which rows the parsed commands will read. It returns
+// how many of them are not in memory.
+func (s *session) prefetch() (cold int) {
 	t := s.work
 	for _, p := range t.ahead {
 		if p.cmd != nil && p.cmd.Run != nil {
 			t.batch.Prefetch(p.cmd, t.args[p.from:p.to], s.db)
 		}
 	}
-	t.batch.Fetch()
+	return t.batch.Fetch()
+}
+
+// warm has a worker fetch the rows of the parsed commands, all at once. The
+// session waits meanwhile.
+func (s *session) warm() {
+	rows := s.work.batch.Fetched()
+	s.waiting, s.warmed = true, true
+	s.car.interest()
+	s.srv.workers.Add(1)
+	s.work.workers = append(s.work.workers, func() {
+		defer s.srv.workers.Done()
+		s.srv.exec.Warm(rows)
+		s.car.post(s.resume)
+	})
 }
 
 // dispatch runs one command. It says false when the session is paused and the
@@ -285,6 +315,10 @@ func (s *session) dispatch(cmd *command.Command, args [][]byte) bool {
 		s.local(cmd, args, w)
 		return true
 	}
+	if s.work.batch == nil {
+		s.runWithout(cmd, args, w)
+		return true
+	}
 	c := &s.call
 	c.Cmd, c.Args, c.DB, c.Reply, c.NoTouch = cmd, args, s.db, w, s.noTouch
 	if !s.work.batch.Run(c) {
@@ -294,6 +328,19 @@ func (s *session) dispatch(cmd *command.Command, args [][]byte) bool {
 	s.wait, s.own = max(s.wait, c.Wait), s.own || c.Own
 	s.finished(cmd, args, s.work.lap(srv.started), c.Failed, w)
 	return true
+}
+
+// runWithout runs a command that is allowed while the store is being opened. Such
+// commands touch no data (they are the HELP of others), so they get no
+// transaction.
+func (s *session) runWithout(cmd *command.Command, args [][]byte, w *wire.Writer) {
+	at := len(w.Buf)
+	err := cmd.Run(&command.Ctx{Cmd: cmd, Args: args, Reply: w})
+	if err != nil {
+		w.Buf = w.Buf[:at]
+		w.Error(command.Text(err))
+	}
+	s.finished(cmd, args, s.work.lap(s.srv.started), err != nil, w)
 }
 
 // lap returns the time since the last lap, which is what a command took: the
@@ -351,6 +398,9 @@ func (s *session) refuse(cmd *command.Command, args [][]byte) error {
 	if cmd.Flags&command.NoAuth == 0 && s.mustAuthenticate() {
 		return command.ErrNotAuth
 	}
+	if s.work.batch == nil && cmd.Flags&command.Loading == 0 {
+		return command.ErrLoading
+	}
 	if cmd.Flags&command.DenyOOM != 0 && s.srv.outOfMemory() {
 		return command.ErrOutOfMemory
 	}
@@ -375,7 +425,7 @@ func (s *session) defer_(cmd *command.Command, args [][]byte, run func(*wire.Wri
 	if !quiet {
 		s.answers-- // it is one of the turn in which its reply is there
 	}
-	db, noTouch := s.db, s.noTouch
+	db, noTouch, cold := s.db, s.noTouch, run == nil && s.call.Cold
 	s.srv.workers.Add(1)
 	s.work.workers = append(s.work.workers, func() {
 		defer s.srv.workers.Done()
@@ -386,7 +436,7 @@ func (s *session) defer_(cmd *command.Command, args [][]byte, run func(*wire.Wri
 			run(&d.reply)
 			failed = len(d.reply.Buf) > 0 && d.reply.Buf[0] == '-'
 		} else {
-			c := executor.Call{Cmd: cmd, Args: d.args, DB: db, Reply: &d.reply, NoTouch: noTouch}
+			c := executor.Call{Cmd: cmd, Args: d.args, DB: db, Reply: &d.reply, NoTouch: noTouch, Cold: cold}
 			ticket = s.srv.exec.RunAlone(&c)
 			failed = c.Failed
 		}

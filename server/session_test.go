@@ -94,8 +94,8 @@ type refusing struct {
 	now bool
 }
 
-func (e *refusing) Begin() (engine.View, error) {
-	v, err := e.Engine.Begin()
+func (e *refusing) Begin(wait bool) (engine.View, error) {
+	v, err := e.Engine.Begin(wait)
 	return refusingView{v, e}, err
 }
 

@@ -22,13 +22,8 @@ func (srv *Server) watchSettings() error {
 	apply(func() { srv.maxMemory.Store(c.Int("maxmemory")) }, "maxmemory")
 	apply(func() { p := c.Str("requirepass"); srv.password.Store(&p) }, "requirepass")
 	apply(func() { n, _, _ := c.BufferLimits(); srv.outLimit.Store(&n) }, "client-output-buffer-limit")
-	apply(func() {
-		srv.maxBulk.Store(c.Int("proto-max-bulk-len"))
-		srv.exec.SetLimits(command.Limits{
-			MaxBulk: c.Int("proto-max-bulk-len"),
-			LFU:     strings.Contains(c.Enum("maxmemory-policy"), "lfu"),
-		})
-	}, "proto-max-bulk-len", "maxmemory-policy")
+	apply(func() { srv.maxBulk.Store(c.Int("proto-max-bulk-len")) }, "proto-max-bulk-len")
+	apply(srv.limitCommands, "proto-max-bulk-len", "maxmemory-policy")
 	apply(func() { srv.slow.set(c.Int("slowlog-log-slower-than"), int(c.Int("slowlog-max-len"))) },
 		"slowlog-log-slower-than", "slowlog-max-len")
 	apply(func() { srv.latency.set(time.Duration(c.Int("latency-monitor-threshold")) * time.Millisecond) },
@@ -37,6 +32,18 @@ func (srv *Server) watchSettings() error {
 	c.OnChange("port", func() error { return srv.rebind("Unable to listen on this port. Check server logs.") })
 	c.OnChange("bind", func() error { return srv.rebind("Failed to bind to specified addresses.") })
 	return nil
+}
+
+// limitCommands tells the handlers their settings.
+func (srv *Server) limitCommands() {
+	srv.settingsMu.Lock()
+	defer srv.settingsMu.Unlock()
+	if srv.ready.Load() {
+		srv.exec.SetLimits(command.Limits{
+			MaxBulk: srv.cfg.Int("proto-max-bulk-len"),
+			LFU:     strings.Contains(srv.cfg.Enum("maxmemory-policy"), "lfu"),
+		})
+	}
 }
 
 // outOfMemory says whether commands that need memory are refused: only where

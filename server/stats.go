@@ -278,10 +278,11 @@ func (srv *Server) resetStats() {
 	in, out := srv.net()
 	st.netIn.Add(-in)
 	st.netOut.Add(-out)
-	for _, n := range []*atomic.Int64{
-		&st.connections, &st.rejected, &st.lastIn, &st.lastOut, &st.queryLimit, &st.outputLimit,
-		&srv.exec.Stats.Hits, &srv.exec.Stats.Misses, &srv.exec.Stats.Expired,
-	} {
+	list := []*atomic.Int64{&st.connections, &st.rejected, &st.lastIn, &st.lastOut, &st.queryLimit, &st.outputLimit}
+	if srv.ready.Load() {
+		list = append(list, &srv.exec.Stats.Hits, &srv.exec.Stats.Misses, &srv.exec.Stats.Expired)
+	}
+	for _, n := range list {
 		n.Store(0)
 	}
 	srv.errors.reset()

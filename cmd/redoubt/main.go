@@ -1,8 +1,10 @@
-// Command redoubt is the server.
+// Command redoubt is the server, and the tools for its store.
 //
 //	redoubt [redis.conf] [--directive value ...]
+//	redoubt check|journal|backup|restore --dir D ...
 //
 // The directives are Redis's, plus a few of its own: redoubt --help lists them.
+// docs/operations.md is about the tools.
 package main
 
 import (
@@ -13,15 +15,11 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"runtime"
 	"syscall"
 	"time"
 
 	"redoubt/config"
-	"redoubt/engine"
-	"redoubt/engine/mem"
-	"redoubt/engine/pebble"
 	"redoubt/server"
 )
 
@@ -42,6 +40,9 @@ func run(args []string, out io.Writer) error {
 			return usage(out)
 		}
 	}
+	if ran, err := runTool(args, out, os.Stderr); ran {
+		return err
+	}
 	cfg := config.New()
 	if err := cfg.Args(args); err != nil {
 		return err
@@ -54,31 +55,16 @@ func run(args []string, out io.Writer) error {
 	if err := os.MkdirAll(cfg.Str("dir"), 0o755); err != nil {
 		return fmt.Errorf("make the data directory: %w", err)
 	}
-	eng, err := openEngine(cfg, log)
+	srv, err := server.New(server.Options{
+		Config: cfg, Open: opener(cfg, log), Logger: log, Seed: uint64(time.Now().UnixNano()),
+	})
 	if err != nil {
 		return err
 	}
-	srv, err := server.New(server.Options{
-		Config: cfg, Engine: eng, Logger: log, Seed: uint64(time.Now().UnixNano()),
-	})
-	if err != nil {
-		return errors.Join(err, eng.Close())
-	}
-	stop := make(chan os.Signal, 1)
-	signal.Notify(stop, syscall.SIGTERM, syscall.SIGINT)
-	if err := srv.Start(); err != nil {
-		return errors.Join(err, eng.Close())
-	}
-	banner(out, cfg, srv)
-	select {
-	case sig := <-stop:
-		log.Info("shutting down", "signal", sig.String())
-	case <-srv.Stopping():
-		log.Info("shutting down", "reason", "SHUTDOWN command")
-	}
+	err = serve(srv, log, func() { banner(out, cfg, srv) })
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownTime)
 	defer cancel()
-	if err := srv.Shutdown(ctx); err != nil {
+	if err := errors.Join(err, srv.Shutdown(ctx)); err != nil {
 		return err
 	}
 	log.Info("bye")
@@ -88,25 +74,30 @@ func run(args []string, out io.Writer) error {
 // shutdownTime bounds how long running commands are waited for.
 const shutdownTime = 5 * time.Second
 
-// openEngine opens the store that the configuration names.
-func openEngine(cfg *config.Config, log *slog.Logger) (engine.Engine, error) {
-	if cfg.Enum("engine") == "mem" {
-		return mem.New(), nil
+// serve serves until somebody asks for the end, or the store cannot be opened.
+// It calls ready when clients are served.
+func serve(srv *server.Server, log *slog.Logger, ready func()) error {
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, syscall.SIGTERM, syscall.SIGINT)
+	if err := srv.Start(); err != nil {
+		return err
 	}
-	policy := func() pebble.FsyncPolicy {
-		return map[string]pebble.FsyncPolicy{"always": pebble.Always, "everysec": pebble.EverySec, "no": pebble.No}[cfg.Enum("appendfsync")]
+	for loaded := srv.Loaded(); ; {
+		select {
+		case <-loaded:
+			if err := srv.LoadError(); err != nil {
+				return err
+			}
+			ready()
+			loaded = nil
+		case sig := <-stop:
+			log.Info("shutting down", "signal", sig.String())
+			return nil
+		case <-srv.Stopping():
+			log.Info("shutting down", "reason", "SHUTDOWN command")
+			return nil
+		}
 	}
-	eng, err := pebble.Open(pebble.Options{
-		Dir:    filepath.Join(cfg.Str("dir"), "pebble"),
-		Memory: cfg.Int("maxmemory") / 2, // the rest is for connections and the process itself
-		Fsync:  policy(),
-		Logger: log,
-	})
-	if err != nil {
-		return nil, err
-	}
-	cfg.OnChange("appendfsync", func() error { return eng.SetFsync(policy()) })
-	return eng, nil
 }
 
 // banner says what a user must know: where to connect, where the data is, what
@@ -164,6 +155,10 @@ func usage(out io.Writer) error {
 		if doc := d.Doc; doc != "" {
 			fmt.Fprintf(out, "  --%-14s %s\n", d.Name, doc)
 		}
+	}
+	fmt.Fprint(out, "\nTools for the store of a server that is stopped (redoubt check --help tells more):\n\n")
+	for _, t := range tools() {
+		fmt.Fprintf(out, "  redoubt %s %s\n        %s\n", t.name, t.args, t.doc)
 	}
 	return nil
 }

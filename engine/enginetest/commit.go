@@ -181,7 +181,7 @@ func testCounterConcurrent(t *testing.T, s *suite) {
 
 // commit is store.commit for goroutines that must not end the test.
 func commit(e engine.Engine, b *engine.Batch) error {
-	v, err := e.Begin()
+	v, err := e.Begin(true)
 	if err != nil {
 		return err
 	}
@@ -226,7 +226,7 @@ func testTickets(t *testing.T, s *suite) {
 			for range 50 {
 				b.Reset()
 				b.Put([]byte("x"), []byte("y"))
-				v, err := st.Begin()
+				v, err := st.Begin(true)
 				if err != nil {
 					t.Error(err)
 					return
@@ -292,7 +292,7 @@ func testAtomicVisibility(t *testing.T, s *suite) {
 					return
 				default:
 				}
-				v, err := st.Begin()
+				v, err := st.Begin(true)
 				if err != nil {
 					t.Error(err)
 					return
@@ -300,7 +300,7 @@ func testAtomicVisibility(t *testing.T, s *suite) {
 				a, _, err1 := v.Get(first, nil)
 				committed := st.Committed()
 				v.Close()
-				if v, err = st.Begin(); err != nil { // a shared engine's view is a snapshot
+				if v, err = st.Begin(true); err != nil { // a shared engine's view is a snapshot
 					t.Error(err)
 					return
 				}
@@ -373,7 +373,7 @@ func testConsistentIteration(t *testing.T, s *suite) {
 				}
 				var sum uint64
 				if r == 0 {
-					v, err := st.Begin()
+					v, err := st.Begin(true)
 					if err != nil {
 						t.Error(err)
 						return
@@ -434,7 +434,7 @@ func testReadYourCommit(t *testing.T, s *suite) {
 				if err := commit(st.Engine, &b); err != nil {
 					t.Error(err)
 				}
-				v, err := st.Begin()
+				v, err := st.Begin(true)
 				if err != nil {
 					t.Error(err)
 					return
@@ -495,7 +495,7 @@ func testClose(t *testing.T, s *suite) {
 	if d, c := st.Durable(), st.Committed(); d != c {
 		t.Errorf("after Close Durable is %d, Committed %d", d, c)
 	}
-	if _, err := st.Begin(); !errors.Is(err, engine.ErrClosed) {
+	if _, err := st.Begin(true); !errors.Is(err, engine.ErrClosed) {
 		t.Errorf("Begin after Close: %v", err)
 	}
 	if _, err := st.Engine.Snapshot(); !errors.Is(err, engine.ErrClosed) {

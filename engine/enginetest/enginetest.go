@@ -49,6 +49,7 @@ func Run(t *testing.T, open func(t *testing.T) engine.Engine, opts ...Option) {
 		{"Iter", testIter},
 		{"IterBounds", testIterBounds},
 		{"IterIsolation", testIterIsolation},
+		{"NoWait", testNoWait},
 		{"Snapshot", testSnapshot},
 		{"Ownership", testOwnership},
 		{"BatchOrder", testBatchOrder},
@@ -101,7 +102,7 @@ func (s *suite) cycle(st *store) {
 
 func (st *store) view() engine.View {
 	st.t.Helper()
-	v, err := st.Begin()
+	v, err := st.Begin(true)
 	if err != nil {
 		st.t.Fatalf("Begin: %v", err)
 	}

@@ -237,3 +237,72 @@ func testOwnership(t *testing.T, s *suite) {
 		t.Errorf("a commit changed an earlier result to %q", kept)
 	}
 }
+
+// A view that may not wait tells the truth or says that a row is cold, and one
+// that may wait never says so.
+func testNoWait(t *testing.T, s *suite) {
+	st := s.begin(t)
+	var want []string
+	var keys [][]byte
+	for k, v := range pairs(300) {
+		st.put(k, v)
+		want = append(want, k+"="+v)
+		keys = append(keys, []byte(k))
+	}
+	s.cycle(st)
+	check := func() {
+		v, err := st.Begin(false)
+		if err != nil {
+			t.Fatalf("Begin: %v", err)
+		}
+		defer v.Close()
+		if n := v.Prefetch(append(keys, []byte("none"))); n < 0 || n > len(keys)+1 {
+			t.Errorf("Prefetch = %d", n)
+		}
+		for i, k := range keys {
+			value, found, err := v.Get(k, []byte("x"))
+			if errors.Is(err, engine.ErrCold) {
+				continue
+			}
+			if err != nil || !found || string(k)+"="+string(value[1:]) != want[i] {
+				t.Errorf("Get %s = %q %v %v", k, value, found, err)
+			}
+		}
+		if value, found, err := v.Get([]byte("none"), nil); !errors.Is(err, engine.ErrCold) && (err != nil || found) {
+			t.Errorf("Get none = %q %v %v", value, found, err)
+		}
+		n := 0
+		err = v.GetMany(keys, func(i int, value []byte, found bool) error {
+			if !found || i != n || string(keys[i])+"="+string(value) != want[i] {
+				t.Errorf("GetMany: row %d is %q %v", i, value, found)
+			}
+			n++
+			return nil
+		})
+		if !errors.Is(err, engine.ErrCold) && (err != nil || n != len(keys)) {
+			t.Errorf("GetMany: %d rows, %v", n, err)
+		}
+		it, n := v.Iter(nil, nil, false), 0
+		for ; it.Next(); n++ {
+			if n >= len(want) || string(it.Key())+"="+string(it.Value()) != want[n] {
+				t.Fatalf("row %d of an iterator is %s=%s", n, it.Key(), it.Value())
+			}
+		}
+		if err := it.Close(); !errors.Is(err, engine.ErrCold) && (err != nil || n != len(want)) {
+			t.Errorf("an iterator ends after %d rows: %v", n, err)
+		}
+	}
+	check()
+	v := st.view()
+	v.Prefetch(keys)
+	v.Close()
+	check()
+	st.both(func(t *testing.T, r engine.Reader) {
+		if got := rows(t, r.Iter(nil, nil, false)); !slices.Equal(got, want) {
+			t.Errorf("a view that waits shows %d rows", len(got))
+		}
+	})
+	if st.Congested() {
+		t.Error("congested by 300 rows")
+	}
+}

@@ -89,8 +89,8 @@ func partOf(key []byte) int {
 	return int(key[0])<<8 | int(key[1])
 }
 
-// Begin opens a view, which reads the latest state.
-func (e *Engine) Begin() (engine.View, error) {
+// Begin opens a view, which reads the latest state and never has to wait.
+func (e *Engine) Begin(bool) (engine.View, error) {
 	if e.closed.Load() {
 		return nil, engine.ErrClosed
 	}
@@ -160,7 +160,7 @@ func (e *Engine) getMany(keys [][]byte, visit func(int, []byte, bool) error, seq
 // nothing in a pass depends on what the pass found for another row. Hence all
 // locks are taken before it: an atomic operation in between would make the
 // processor wait for what is under way.
-func (v *view) Prefetch(keys [][]byte) {
+func (v *view) Prefetch(keys [][]byte) (cold int) {
 	v.hashes = v.hashes[:0]
 	var locked [shards]bool
 	for _, k := range keys {
@@ -196,6 +196,7 @@ func (v *view) Prefetch(keys [][]byte) {
 			v.shards[i].mu.RUnlock()
 		}
 	}
+	return 0
 }
 
 // Commit implements engine.View.
@@ -431,6 +432,9 @@ func (e *Engine) OnDurable(func()) {}
 
 // Err is always nil.
 func (e *Engine) Err() error { return nil }
+
+// Congested is never so: memory takes commits as fast as they come.
+func (e *Engine) Congested() bool { return false }
 
 // Checkpoint has nowhere to write from.
 func (e *Engine) Checkpoint(string) error { return errors.ErrUnsupported }

@@ -21,13 +21,14 @@ var layers = []struct {
 	dir   string
 	below []string // prefixes of what it may import, within the module
 }{
-	{"cmd/redoubt", []string{"config", "engine", "server"}},
+	{"cmd/redoubt", []string{"config", "engine", "journal", "keyspace", "server"}},
 	{"server", []string{"command", "config", "engine", "executor", "glob", "keyspace", "number", "types", "wire"}},
 	{"executor", []string{"command", "engine", "keyspace", "wire"}},
 	{"command", []string{"engine", "glob", "keyspace", "number", "types", "wire"}},
 	{"types", []string{"keyspace", "number", "types"}},
 	{"keyspace", []string{"engine"}},
-	{"engine", []string{"engine"}},
+	{"engine", []string{"engine", "internal", "journal"}},
+	{"journal", nil},
 	{"config", []string{"glob", "number", "wire"}},
 	{"wire", []string{"number"}},
 	{"glob", nil},
@@ -36,13 +37,13 @@ var layers = []struct {
 
 // vendors are libraries that may appear in one folder only.
 var vendors = map[string]string{
-	"github.com/cockroachdb/pebble": "engine/pebble",
+	"github.com/cockroachdb/pebble": "engine/local",
 	"github.com/tidwall/btree":      "engine/mem",
 	"github.com/prometheus":         "server",
 }
 
 // engines are concrete engines: only the program itself and tests choose one.
-var engines = []string{"redoubt/engine/pebble", "redoubt/engine/mem"}
+var engines = []string{"redoubt/engine/local", "redoubt/engine/mem"}
 
 func TestImportsPointDownwards(t *testing.T) {
 	t.Parallel()

@@ -13,8 +13,11 @@ import (
 
 	"redoubt/config"
 	"redoubt/engine"
+	"redoubt/engine/enginetest"
+	"redoubt/engine/local"
 	"redoubt/engine/mem"
-	"redoubt/engine/pebble"
+	"redoubt/journal"
+	"redoubt/keyspace"
 	"redoubt/server"
 )
 
@@ -39,7 +42,8 @@ func (c *Clock) Advance(d time.Duration) { c.nanos.Add(int64(d)) }
 
 // Options of a server inside the test's process.
 type Options struct {
-	// Engine is mem, or pebble on a file system in memory.
+	// Engine is mem, pebble on a file system in memory, or cold: mem with a
+	// third of all reads finding their row not in memory.
 	Engine string
 	// Clock of the server; nil means the real one.
 	Clock *Clock
@@ -103,10 +107,30 @@ func openEngine(name string, log *slog.Logger) (engine.Engine, error) {
 	switch name {
 	case "", "mem":
 		return mem.New(), nil
-	case "pebble":
-		return pebble.Open(pebble.Options{Dir: "store", FS: vfs.NewMem(), Memory: 8 << 20, Fsync: pebble.EverySec, Logger: log})
+	case "cold":
+		return newCold(), nil
+	case "local":
+		return local.Open(local.Options{Dir: "store", FS: vfs.NewMem(), Memory: 32 << 20, Unit: keyspace.Unit, Fsync: journal.EverySec, Logger: log})
+	case "tight": // so little memory that rows are written back, evicted and read again all the time
+		return local.Open(local.Options{
+			Dir: "store", FS: vfs.NewMem(), Memory: 256 << 10, SegmentBytes: 64 << 10, JournalBytes: 16 << 10,
+			Unit: keyspace.Unit, Fsync: journal.EverySec, Logger: log,
+		})
 	}
 	return nil, fmt.Errorf("no engine %q", name)
+}
+
+// newCold makes an engine that forgets rows at once, and is congested at times.
+func newCold() engine.Engine {
+	e := enginetest.Chill(mem.New())
+	e.Forgetful.Store(true)
+	var n atomic.Uint64
+	e.Set(func(row []byte) bool {
+		r := n.Add(0x9e3779b97f4a7c15) // a sequence that looks random
+		e.Jammed.Store(r>>32&15 == 0)
+		return r>>56 < 85
+	})
+	return e
 }
 
 // testLog writes the server's log to the test's.

@@ -75,7 +75,7 @@ func newCluster(t *testing.T, fsync string) *cluster {
 
 func (c *cluster) start(t *testing.T) *testserver.Process {
 	t.Helper()
-	return testserver.StartProcess(t, program, c.dir, "--appendfsync", c.fsync, "--engine", "pebble")
+	return testserver.StartProcess(t, program, c.dir, "--appendfsync", c.fsync, "--engine", "local")
 }
 
 // load runs all clients and readers against a server until stop has run and
@@ -264,7 +264,7 @@ func TestKill(t *testing.T) {
 					return
 				}
 				if c.rng.IntN(3) == 0 { // and once more while it recovers
-					p = testserver.Launch(t, program, c.dir, "--appendfsync", c.fsync, "--engine", "pebble")
+					p = testserver.Launch(t, program, c.dir, "--appendfsync", c.fsync, "--engine", "local")
 					<-time.After(time.Duration(c.rng.IntN(60)) * time.Millisecond)
 					kill(t, p)
 				}

@@ -20,8 +20,9 @@ func TestAtomic(t *testing.T) {
 	t.Parallel()
 	for _, o := range []testserver.Options{
 		{Engine: "mem", Args: []string{"--io-threads", "3"}},
-		{Engine: "pebble", Args: []string{"--io-threads", "3"}},
-		{Engine: "pebble", Pipes: true},
+		{Engine: "local", Args: []string{"--io-threads", "3"}},
+		{Engine: "local", Pipes: true},
+		{Engine: "cold", Args: []string{"--io-threads", "3"}},
 	} {
 		name := o.Engine
 		if o.Pipes {

@@ -26,7 +26,8 @@ func redoubtTarget(t *testing.T, o testserver.Options, live bool, burst int) *se
 
 // TestModel compares Redoubt on every engine with the model: on mem with one
 // command at a time, with commands cut into pieces on their way, and with
-// goroutines for carriers; on Pebble with bursts.
+// goroutines for carriers; on Pebble, and where rows are not in memory, with
+// bursts.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	pieces := redoubtTarget(t, testserver.Options{Engine: "mem"}, false, 8)
@@ -36,7 +37,9 @@ func TestModel(t *testing.T) {
 		redoubtTarget(t, testserver.Options{Engine: "mem"}, false, 1),
 		pieces,
 		redoubtTarget(t, testserver.Options{Engine: "mem", Pipes: true}, false, 50),
-		redoubtTarget(t, testserver.Options{Engine: "pebble"}, false, 50),
+		redoubtTarget(t, testserver.Options{Engine: "local"}, false, 50),
+		redoubtTarget(t, testserver.Options{Engine: "tight"}, false, 50),
+		redoubtTarget(t, testserver.Options{Engine: "cold"}, false, 50),
 	})
 }
 
@@ -46,6 +49,6 @@ func TestRedis(t *testing.T) {
 	each(t, 1000, true, []target{
 		redisTarget(t),
 		redoubtTarget(t, testserver.Options{Engine: "mem"}, true, 50),
-		redoubtTarget(t, testserver.Options{Engine: "pebble"}, true, 50),
+		redoubtTarget(t, testserver.Options{Engine: "local"}, true, 50),
 	})
 }

@@ -16,7 +16,7 @@ import (
 // where a cursor stood.
 func TestScanGuarantee(t *testing.T) {
 	t.Parallel()
-	for _, engine := range []string{"mem", "pebble"} {
+	for _, engine := range []string{"mem", "local", "tight", "cold"} {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
 			s := *seed

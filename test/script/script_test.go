@@ -89,7 +89,7 @@ func TestScripts(t *testing.T) {
 	names, paths := scripts(t)
 	for _, name := range names {
 		f := load(t, name, paths[name])
-		for _, o := range []testserver.Options{{Engine: "mem"}, {Engine: "pebble"}, {Engine: "mem", Pipes: true}} {
+		for _, o := range []testserver.Options{{Engine: "mem"}, {Engine: "local"}, {Engine: "tight"}, {Engine: "cold"}, {Engine: "mem", Pipes: true}} {
 			for _, proto := range []int{2, 3} {
 				label := name + "/" + o.Engine + "-" + protoCase(proto)
 				if o.Pipes {
@@ -134,8 +134,9 @@ func redoubt(t *testing.T, o testserver.Options, proto int) *Target {
 	clock := testserver.NewClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	o.Clock = clock
 	o.Args = append(o.Args, "--enable-debug-command", "yes") // as StartRedis does
+	engine := strings.Replace(o.Engine, "tight", "local", 1) // the same one, with little memory
 	return &Target{
-		Addr: testserver.Start(t, o).Addr, Proto: proto, Cases: []string{"redoubt", o.Engine, protoCase(proto), "plain"},
+		Addr: testserver.Start(t, o).Addr, Proto: proto, Cases: []string{"redoubt", engine, protoCase(proto), "plain"},
 		Now: clock.Now, Advance: clock.Advance, Lacks: lacks,
 	}
 }

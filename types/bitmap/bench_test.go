@@ -19,7 +19,7 @@ func BenchmarkSet(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			view, err := eng.Begin()
+			view, err := eng.Begin(true)
 			if err != nil {
 				b.Fatal(err)
 			}

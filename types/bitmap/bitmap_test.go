@@ -32,7 +32,7 @@ func newTx(t testing.TB) *keyspace.Tx {
 	if err != nil {
 		t.Fatal(err)
 	}
-	view, err := eng.Begin()
+	view, err := eng.Begin(true)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"redoubt/engine/local"
+	"redoubt/keyspace"
+)
+
+// redoubt check: everything that can be known to be wrong with a store.
+
+func runCheck(args []string, out, log io.Writer) (err error) {
+	f := flags("check", log)
+	dir := f.String("dir", "", "the server's `directory`, or a store's: a checkpoint, say")
+	limit := f.Int("limit", 100, "of each kind list so `many`, and count the rest")
+	if err := parse(f, args, "dir"); err != nil {
+		return err
+	}
+	i, err := inspect(*dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, i.Close()) }()
+	list := &findings{out: out, limit: *limit}
+	checkStore(i, list, newProgress(log))
+	list.end()
+	if n := list.files + list.rows; n > 0 {
+		return fmt.Errorf("%d inconsistencies in %s", n, i.Dir())
+	}
+	fmt.Fprintln(out, "no inconsistencies")
+	return nil
+}
+
+// findings are what a check has found, printed as it comes.
+type findings struct {
+	out         io.Writer
+	limit       int
+	counts      map[string]int
+	kinds       []string
+	files, rows int // how many things are wrong with the one and the other
+}
+
+func (f *findings) print(kind, place, what string) {
+	if f.counts == nil {
+		f.counts = make(map[string]int)
+	}
+	if f.counts[kind]++; f.counts[kind] == 1 {
+		f.kinds = append(f.kinds, kind)
+	}
+	if f.counts[kind] <= f.limit {
+		fmt.Fprintf(f.out, "%s: %s: %s\n", kind, place, what)
+	}
+}
+
+func (f *findings) note(text string) { fmt.Fprintf(f.out, "note: %s\n", text) }
+
+// end counts what was not listed.
+func (f *findings) end() {
+	for _, kind := range f.kinds {
+		if n := f.counts[kind]; n > f.limit {
+			fmt.Fprintf(f.out, "%s: %d in all, %d are not listed\n", kind, n, n-f.limit)
+		}
+	}
+}
+
+// checkStore checks a store, files first.
+func checkStore(i *local.Inspection, f *findings, p *progress) {
+	defer p.end()
+	report := func(kind, place, what string) { f.files++; f.print(kind, place, what) }
+	readable := i.Check(local.Checks{Report: report, Note: f.note, Progress: p.bytes})
+	if j, err := i.Journal(nil); err == nil {
+		fmt.Fprintf(f.out, "journal: %d records in %d segments, %s; the tables have everything up to record %d\n", j.Records, j.Segments, size(j.Bytes), j.Checkpoint)
+	}
+	if !readable {
+		f.note("rows were not looked at")
+		return
+	}
+	state, err := i.State(func(done, total int64) { p.bytes("replay", done, total) })
+	if err != nil {
+		report("journal", "replay", err.Error())
+		return
+	}
+	seen := keyspace.Check(state, state.Counters, func(kind, place, what string) { f.rows++; f.print(kind, place, what) },
+		func(slot int, rows int64) {
+			p.begin("rows")
+			p.show(fmt.Sprintf("%3d %%, %d", slot*100/keyspace.Slots, rows))
+		})
+	if err := state.Close(); err != nil {
+		report("store", "closing it", err.Error())
+	}
+	fmt.Fprintf(f.out, "rows: %d; keys: %d, %d of them with an expiry, %d with rows of their own\n", seen.Rows, seen.Keys, seen.Volatile, seen.Values)
+	if !seen.Whole {
+		f.note("counters and the owners of rows were not compared")
+	}
+}

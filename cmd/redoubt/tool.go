@@ -1,0 +1,201 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"redoubt/engine"
+	"redoubt/engine/local"
+	"redoubt/keyspace"
+)
+
+// Tools work on a store that no server has open; docs/operations.md shows how
+// they are used.
+
+// tool is a subcommand.
+type tool struct {
+	name, args, doc string
+	run             func(args []string, out, log io.Writer) error
+}
+
+func tools() []tool {
+	return []tool{
+		{"check", "--dir D", "look for everything that is wrong with a store", runCheck},
+		{"journal", "--dir D [--from N] [--limit N] [--values] [--salvage [--yes]]", "print the journal, or cut it at its first bad place", runJournal},
+		{"backup", "--dir D --to X", "copy a store to a directory, or to one file if X ends in .tar", runBackup},
+		{"restore", "--from X --dir D", "make a store out of a backup", runRestore},
+	}
+}
+
+// runTool runs a subcommand, if args name one.
+func runTool(args []string, out, log io.Writer) (ran bool, err error) {
+	for _, t := range tools() {
+		if len(args) > 0 && args[0] == t.name {
+			err := t.run(args[1:], out, log)
+			if errors.Is(err, flag.ErrHelp) {
+				err = nil
+			}
+			return true, err
+		}
+	}
+	return false, nil
+}
+
+// flags makes the flag set of a subcommand.
+func flags(name string, log io.Writer) *flag.FlagSet {
+	f := flag.NewFlagSet("redoubt "+name, flag.ContinueOnError)
+	f.SetOutput(log)
+	return f
+}
+
+// parse reads the flags; there is nothing but flags.
+func parse(f *flag.FlagSet, args []string, needed ...string) error {
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	if f.NArg() > 0 {
+		return fmt.Errorf("what is %q? See: %s --help", f.Arg(0), f.Name())
+	}
+	for _, name := range needed {
+		if f.Lookup(name).Value.String() == "" {
+			return fmt.Errorf("--%s is needed. See: %s --help", name, f.Name())
+		}
+	}
+	return nil
+}
+
+// formatFile is the file by which a directory is known as a store.
+const formatFile = "REDOUBT"
+
+func exists(path ...string) bool {
+	_, err := os.Lstat(filepath.Join(path...))
+	return err == nil
+}
+
+// findStore finds the store that is meant: dir is the server's directory, which
+// has it in local, or the store's, or the journal's, which the journal's own
+// messages name.
+func findStore(dir string) (string, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	for _, at := range []string{abs, filepath.Join(abs, "local")} {
+		if exists(at, formatFile) {
+			return at, nil
+		}
+	}
+	if at := filepath.Dir(abs); filepath.Base(abs) == "journal" && exists(at, formatFile) {
+		return at, nil
+	}
+	if at := filepath.Join(abs, "local"); exists(at) {
+		return at, nil // Inspect says what is the matter with it
+	}
+	return "", fmt.Errorf("there is no store in %s, nor in %s", abs, filepath.Join(abs, "local"))
+}
+
+// inspect opens a store for looking at it.
+func inspect(dir string) (*local.Inspection, error) {
+	at, err := findStore(dir)
+	if err != nil {
+		return nil, err
+	}
+	i, err := local.Inspect(local.InspectOptions{Dir: at, Unit: keyspace.Unit})
+	if errors.Is(err, engine.ErrLocked) {
+		return nil, fmt.Errorf("%w\nThis works on a store at rest: stop the server first, or have it write a copy with BGSAVE and give the copy's directory, checkpoint-<n>", err)
+	}
+	return i, err
+}
+
+// progress tells how far something has come, on a line that is written over if
+// it goes to a terminal.
+type progress struct {
+	out      io.Writer
+	now      func() time.Time
+	every    time.Duration
+	terminal bool
+
+	what        string
+	begun, last time.Time
+	text        string // not shown yet
+}
+
+func newProgress(out io.Writer) *progress {
+	p := &progress{out: out, now: time.Now, every: 10 * time.Second}
+	if f, ok := out.(*os.File); ok {
+		if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
+			p.terminal, p.every = true, 200*time.Millisecond
+		}
+	}
+	return p
+}
+
+// bytes is for what is measured in bytes.
+func (p *progress) bytes(what string, done, total int64) {
+	p.begin(what)
+	text := ""
+	if total > 0 {
+		text = fmt.Sprintf("%3d %%, %s of %s", done*100/total, size(done), size(total))
+	}
+	if took := p.now().Sub(p.begun).Seconds(); took > 0.01 {
+		text += fmt.Sprintf(", %s/s", size(int64(float64(done)/took)))
+	}
+	p.show(text)
+}
+
+// begin begins with something new.
+func (p *progress) begin(what string) {
+	if what != p.what {
+		p.end()
+		p.what, p.begun, p.last = what, p.now(), p.now()
+	}
+}
+
+func (p *progress) show(text string) {
+	p.text = text
+	if p.now().Sub(p.last) >= p.every {
+		p.flush()
+	}
+}
+
+func (p *progress) flush() {
+	p.last = p.now()
+	if p.terminal {
+		fmt.Fprintf(p.out, "\r\x1b[K%s: %s", p.what, p.text)
+	} else {
+		fmt.Fprintf(p.out, "%s: %s\n", p.what, p.text)
+	}
+	p.text = ""
+}
+
+// end shows the last of what there is to show.
+func (p *progress) end() {
+	if p.what == "" {
+		return
+	}
+	if p.text != "" {
+		p.flush()
+	}
+	if p.terminal {
+		fmt.Fprintln(p.out)
+	}
+	p.what = ""
+}
+
+// size is a number of bytes for people.
+func size(n int64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
+	f, i := float64(n), 0
+	for f >= 1024 && i < len(units)-1 {
+		f, i = f/1024, i+1
+	}
+	if i == 0 {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%.1f %s", f, units[i])
+}

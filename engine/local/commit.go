@@ -1,0 +1,156 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"redoubt/engine"
+	"redoubt/journal"
+)
+
+// commit is the way of a write set: into the journal, which gives it its number
+// and its ticket, then into the resident set.
+func (v *view) Commit(b *engine.Batch) (engine.Ticket, error) {
+	e := v.e
+	if b.Empty() {
+		return 0, e.usable()
+	}
+	if err := e.refusal(); err != nil {
+		return 0, err
+	}
+	if b.Size() > maxBatch {
+		return 0, fmt.Errorf("%w: a commit of %d bytes, the most is %d", engine.ErrFull, b.Size(), maxBatch)
+	}
+	for op := range b.Ops() {
+		if isReserved(op.Key) {
+			return 0, fmt.Errorf("the row key %x is reserved to the engine", op.Key)
+		}
+	}
+	if v.wait {
+		if err := e.awaitRoom(); err != nil {
+			return 0, err
+		}
+	} else if err := e.hurdle(); err != nil && e.Congested() {
+		return 0, err
+	}
+	v.record = appendRecord(append(v.record[:0], headRoom[:]...), b)
+	seq, err := e.apply(v.record, b)
+	if cap(v.record) > keepRecord {
+		v.record = nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	e.afterCommit()
+	return engine.Ticket(seq), nil
+}
+
+// maxBatch keeps a record well below what a journal takes.
+const maxBatch = 1 << 30
+
+// keepRecord is the size up to which a view keeps its buffer.
+const keepRecord = 1 << 20
+
+var headRoom [journal.HeadRoom]byte
+
+func (e *Engine) apply(record []byte, b *engine.Batch) (seq uint64, err error) {
+	e.set.Enter()
+	defer e.set.Leave()
+	if seq, err = e.journal.Append(record); err != nil {
+		return 0, e.journalError(err)
+	}
+	e.commits.Add(1)
+	e.appended.Add(int64(len(record)))
+	e.counters.add(b)
+	if err = e.set.Apply(b, seq); err != nil {
+		// The journal has the commit, memory has half of it: a restart makes it
+		// whole, and nothing else may be built on this.
+		e.fail("keeping rows in", "memory", err)
+		return 0, e.Err()
+	}
+	return seq, nil
+}
+
+func (e *Engine) journalError(err error) error {
+	switch {
+	case errors.Is(err, journal.ErrClosed):
+		return engine.ErrClosed
+	case errors.Is(err, journal.ErrFull):
+		return fmt.Errorf("%w: %w", engine.ErrFull, err)
+	}
+	if e.Err() == nil {
+		e.fail("writing", e.dir, err)
+	}
+	return e.Err()
+}
+
+// afterCommit has background work done that the commit made necessary.
+func (e *Engine) afterCommit() {
+	if _, dirty := e.set.Dirty(); dirty > e.dirtyLimit.Load()/2 || e.journalSince() > e.journalBytes {
+		kick(e.writeback)
+	}
+	if e.set.Bytes() > e.rowLimit.Load() {
+		kick(e.keeper)
+	}
+}
+
+// journalSince is how many bytes of journal a restart would replay.
+func (e *Engine) journalSince() int64 { return e.appended.Load() - e.settledBytes.Load() }
+
+func kick(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default: // it is awake
+	}
+}
+
+// Congested implements engine.Engine: dirty rows have filled their share, or all
+// rows theirs and a round would help.
+func (e *Engine) Congested() bool {
+	_, dirty := e.set.Dirty()
+	limit := e.rowLimit.Load()
+	return dirty > e.dirtyLimit.Load() || dirty > 0 && e.set.Bytes() > limit+limit/8
+}
+
+// awaitRoom waits until the store is not congested. While the store cannot take
+// rows at all, it fails instead.
+func (e *Engine) awaitRoom() error {
+	if !e.Congested() {
+		return nil
+	}
+	start := time.Now()
+	e.waits.Add(1)
+	defer func() { e.waitNanos.Add(time.Since(start).Nanoseconds()) }()
+	for e.Congested() {
+		if err := e.refusal(); err != nil {
+			return err
+		}
+		if err := e.hurdle(); err != nil {
+			return err
+		}
+		kick(e.writeback)
+		kick(e.keeper)
+		select {
+		case <-e.room():
+		case <-time.After(waitStep):
+		}
+	}
+	return nil
+}
+
+// waitStep is how long a writer waits before it looks again.
+const waitStep = 5 * time.Millisecond
+
+// hurdle says why the last round failed, if it did.
+func (e *Engine) hurdle() error {
+	cause := e.roundErr.Load()
+	if cause == nil {
+		return nil
+	}
+	e.refusals.Add(1)
+	if isFull(*cause) {
+		return fmt.Errorf("%w: writing rows to the store failed: %w; free space on the disk, writes then go on by themselves", engine.ErrFull, *cause)
+	}
+	return fmt.Errorf("%w: writing rows to the store failed: %w; it is tried again, writes go on when it succeeds", engine.ErrReadOnly, *cause)
+}

@@ -1,0 +1,373 @@
+// Package local is the durable engine of one machine: rows in memory first, a
+// journal on disk, and a Pebble LSM tree that is filled from behind.
+//
+//	   Commit                        Get, Iter
+//	     |                             |
+//	1 journal  --- replay ------> 2 resident set <--- cold rows, refill --+
+//	                                   |                                  |
+//	                             write-back round --------------> 3 store (Pebble)
+//
+// A commit is one record of the journal, whose number is the ticket, and is then
+// applied to the resident set, where it is visible. Rows that the store does not
+// have are dirty and stay in memory. A round writes them to the store and
+// records up to which commit the store is complete; older journal segments go.
+// A restart replays the journal from there.
+//
+// Where to look:
+//
+//	engine.go      opening, closing, failure
+//	commit.go      commits, congestion
+//	read.go        views, snapshots, iterators over memory and store
+//	writeback.go   rounds, checkpoints
+//	keeper.go      eviction, refill, the budget
+//	record.go      a commit as a journal record
+//	store.go       Pebble: what is read, how a round gets there
+//	disk.go        what happens when the disk under Pebble fails
+//	format.go      the file REDOUBT, foreign and newer directories
+//	stats.go       figures
+//	resident/      the resident set
+//
+// What survives: a commit whose ticket is durable outlives kill -9 under every
+// policy; under Always also a power cut; under EverySec a power cut loses about
+// the last second, and what is lost is always a tail of the commits.
+package local
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	lsm "github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"redoubt/engine"
+	"redoubt/engine/local/resident"
+	"redoubt/journal"
+)
+
+// Engine is an open store. It implements engine.Engine.
+type Engine struct {
+	dir     string
+	fs      vfs.FS
+	log     *slog.Logger
+	lock    *lsm.Lock
+	disk    *diskFS
+	store   *store
+	set     *resident.Set
+	journal *journal.Journal
+
+	counters counters
+	views    sync.Pool
+
+	rowLimit, dirtyLimit atomic.Int64
+	journalBytes         int64
+
+	closed  atomic.Bool
+	stop    chan struct{}
+	tasks   sync.WaitGroup
+	failure atomic.Pointer[error] // set once
+	hook    atomic.Pointer[func()]
+
+	// Rounds, see writeback.go.
+	round        sync.Mutex
+	writeback    chan struct{}
+	keeper       chan struct{}
+	roundErr     atomic.Pointer[error] // of the last round
+	roomMu       sync.Mutex
+	roomCh       chan struct{} // closed when a round has ended
+	checkpoint   atomic.Uint64 // the commit up to which the store is complete
+	checkpointAt atomic.Int64  // when, Unix nanoseconds
+	appended     atomic.Int64  // bytes of records since the start, replayed ones included
+	settledBytes atomic.Int64  // of them, what the store has
+
+	commits, refusals, waits, waitNanos        atomic.Int64
+	coldReads, hits                            atomic.Int64
+	rounds, roundNanos, roundRows, roundBytes  atomic.Int64
+	roundErrors, filled, fillNanos, evictNanos atomic.Int64
+	replayed, replayedBytes, replayNanos       int64
+	stats                                      statsCache
+}
+
+var _ engine.Engine = (*Engine)(nil)
+
+// Open opens the store in a directory, or creates one there. Errors:
+// engine.ErrLocked, engine.ErrFormat, engine.ErrCorrupt.
+func Open(o Options) (*Engine, error) {
+	o.defaults()
+	// Before the lock file is made: a foreign directory is left as it is.
+	if _, err := checkFormat(o.FS, o.Dir); err != nil {
+		return nil, err
+	}
+	if err := makeDir(o.FS, o.Dir); err != nil {
+		return nil, err
+	}
+	lock, err := lsm.LockDirectory(o.Dir, o.FS)
+	if err != nil {
+		return nil, lockError(o.Dir, err)
+	}
+	e := &Engine{
+		dir: o.Dir, fs: o.FS, log: o.Logger, lock: lock, journalBytes: o.JournalBytes,
+		stop: make(chan struct{}), writeback: make(chan struct{}, 1), keeper: make(chan struct{}, 1),
+		roomCh: make(chan struct{}),
+	}
+	e.views.New = func() any { return &view{e: e} }
+	e.SetMemory(o.Memory)
+	if err := e.open(o); err != nil {
+		if e.store != nil {
+			close(e.disk.closing)
+			err = errors.Join(err, e.store.db.Close())
+		}
+		if e.set != nil {
+			e.set.Close()
+		}
+		return nil, errors.Join(err, lock.Close())
+	}
+	for _, task := range []func(){e.writebackLoop, e.keeperLoop, e.clearLoop} {
+		e.tasks.Add(1)
+		go func() { defer e.tasks.Done(); task() }()
+	}
+	return e, nil
+}
+
+// Directories inside the store's.
+const (
+	storeDir   = "store"
+	journalDir = "journal"
+	roundsDir  = "rounds"
+)
+
+func (e *Engine) open(o Options) error {
+	// Again: another process may have made the store while we came to the lock.
+	exists, err := checkFormat(o.FS, o.Dir)
+	if err == nil && !exists {
+		err = writeFormat(o.FS, o.Dir)
+	}
+	if err != nil {
+		return err
+	}
+	path := func(name string) string { return o.FS.PathJoin(o.Dir, name) }
+	for _, name := range []string{storeDir, journalDir, roundsDir} {
+		if err := makeDir(o.FS, path(name)); err != nil {
+			return err
+		}
+	}
+	if e.disk, err = newDiskFS(o.FS, path(storeDir), func() bool { return e.failure.Load() != nil }, e.fail); err != nil {
+		return err
+	}
+	cache := divide(o.Memory).cache
+	if e.store, err = openStore(e.disk, path(storeDir), path(roundsDir), cache, e.log, func(err error) { e.fail("running", o.Dir, err) }); err != nil {
+		return err
+	}
+	return e.recover(o, path(journalDir))
+}
+
+// recover finds the last checkpoint and replays the journal from there.
+func (e *Engine) recover(o Options, dir string) error {
+	seq, counters, err := e.store.state()
+	if err != nil {
+		return err
+	}
+	empty, err := e.store.empty()
+	if err != nil {
+		return err
+	}
+	e.counters.m = counters
+	e.checkpoint.Store(seq)
+	e.checkpointAt.Store(time.Now().UnixNano())
+	e.set = resident.New(o.Unit, empty)
+	start := time.Now()
+	var batch engine.Batch
+	e.journal, err = journal.Open(journal.Options{
+		FS: journalFiles(o.FS), Dir: dir, SegmentBytes: o.SegmentBytes, Policy: o.Fsync, Logger: o.Logger,
+		OnDurable: e.durable,
+	}, seq, func(seq uint64, payload []byte) error {
+		if err := o.Context.Err(); err != nil {
+			return err
+		}
+		batch.Reset()
+		if err := readRecord(payload, &batch); err != nil {
+			return err
+		}
+		e.counters.add(&batch)
+		e.appended.Add(int64(len(payload)))
+		e.replayed++
+		return e.set.Apply(&batch, seq)
+	}, o.Progress)
+	if errors.Is(err, journal.ErrCorrupt) {
+		err = fmt.Errorf("%w: %w", engine.ErrCorrupt, err)
+	}
+	if err != nil {
+		return fmt.Errorf("opening the journal: %w", err)
+	}
+	e.set.SetLoadStamp(e.journal.Last())
+	e.replayNanos, e.replayedBytes = time.Since(start).Nanoseconds(), e.appended.Load()
+	if e.replayed > 0 {
+		e.log.Info("replayed the journal", "commits", e.replayed, "bytes", e.replayedBytes, "took", time.Since(start).Round(time.Millisecond))
+	}
+	return nil
+}
+
+func lockError(dir string, err error) error {
+	// Pebble has no sentinel for a lock held by this process.
+	if errors.Is(err, syscall.EAGAIN) || strings.Contains(err.Error(), "lock held by current process") {
+		return fmt.Errorf("%w: directory %s; stop the other process or give another directory (%w)", engine.ErrLocked, dir, err)
+	}
+	return fmt.Errorf("locking directory %s: %w", dir, err)
+}
+
+// fail records the failure that ends all writing. See disk.go.
+func (e *Engine) fail(op, path string, err error) {
+	what := "repair or replace the disk"
+	if isFull(err) {
+		what = "free space on the disk"
+	}
+	failure := fmt.Errorf("%w: %s %s failed: %w; %s, then restart: every acknowledged write is kept", engine.ErrReadOnly, op, path, err, what)
+	if e.failure.CompareAndSwap(nil, &failure) {
+		e.log.Error("the store takes no more writes", "dir", e.dir, "err", failure)
+		e.tell()
+	}
+}
+
+// isFull says whether an error means that the disk has no room.
+func isFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
+// durable is called by the journal when commits became durable, or never will.
+func (e *Engine) durable() {
+	if e.journal != nil {
+		if err := e.journal.Err(); err != nil && e.failure.Load() == nil {
+			e.fail("writing the journal in", e.dir, err)
+			return
+		}
+	}
+	e.tell()
+}
+
+func (e *Engine) tell() {
+	if hook := e.hook.Load(); hook != nil {
+		(*hook)()
+	}
+}
+
+// usable is nil while reads are allowed.
+func (e *Engine) usable() error {
+	if e.closed.Load() {
+		return engine.ErrClosed
+	}
+	return nil
+}
+
+// refusal is nil while commits are taken.
+func (e *Engine) refusal() error {
+	if e.closed.Load() {
+		return engine.ErrClosed
+	}
+	if err := e.failure.Load(); err != nil {
+		e.refusals.Add(1)
+		return *err
+	}
+	return nil
+}
+
+// SetFsync changes the policy.
+func (e *Engine) SetFsync(p journal.Policy) error { return e.journal.SetPolicy(p) }
+
+// SetMemory changes the budget. Pebble's cache keeps its size.
+func (e *Engine) SetMemory(memory int64) {
+	b := divide(memory)
+	e.rowLimit.Store(b.rows)
+	e.dirtyLimit.Store(b.dirty)
+}
+
+// Begin implements engine.Engine.
+func (e *Engine) Begin(wait bool) (engine.View, error) {
+	if err := e.usable(); err != nil {
+		return nil, err
+	}
+	v := e.views.Get().(*view)
+	v.wait = wait
+	return v, nil
+}
+
+// Closed is closed when the engine is.
+func (e *Engine) Closed() <-chan struct{} { return e.stop }
+
+// Counter implements engine.Engine.
+func (e *Engine) Counter(key []byte) (int64, error) {
+	if err := e.usable(); err != nil {
+		return 0, err
+	}
+	return e.counters.get(key), nil
+}
+
+// Committed implements engine.Engine.
+func (e *Engine) Committed() engine.Ticket { return engine.Ticket(e.journal.Last()) }
+
+// Durable implements engine.Engine.
+func (e *Engine) Durable() engine.Ticket { return engine.Ticket(e.journal.Durable()) }
+
+// OnDurable implements engine.Engine.
+func (e *Engine) OnDurable(hook func()) { e.hook.Store(&hook) }
+
+// Err implements engine.Engine.
+func (e *Engine) Err() error {
+	if err := e.failure.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// Capabilities implements engine.Engine.
+func (e *Engine) Capabilities() engine.Capabilities {
+	return engine.Capabilities{CheapRangeDelete: true, Durable: true}
+}
+
+// Close implements engine.Engine. A second Close returns engine.ErrClosed.
+// Rows that the store does not have stay in the journal: closing is quick, and
+// the next start replays them.
+func (e *Engine) Close() error {
+	if e.closed.Swap(true) {
+		return engine.ErrClosed
+	}
+	close(e.stop)
+	close(e.disk.closing)
+	e.tasks.Wait()
+	err := errors.Join(e.journal.Close(), e.store.db.Close(), e.lock.Close(), e.Err())
+	e.set.Close()
+	if err != nil {
+		return fmt.Errorf("closing the store in %s: %w", e.dir, err)
+	}
+	return nil
+}
+
+// counters are sums that commits add to.
+type counters struct {
+	mu sync.Mutex
+	m  map[string]int64
+}
+
+func (c *counters) add(b *engine.Batch) {
+	locked := false
+	for key, delta := range b.Counters() {
+		if !locked {
+			locked = true
+			c.mu.Lock()
+		}
+		c.m[string(key)] += delta
+	}
+	if locked {
+		c.mu.Unlock()
+	}
+}
+
+func (c *counters) get(key []byte) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.m[string(key)]
+}

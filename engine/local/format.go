@@ -1,0 +1,152 @@
+package local
+
+// The file REDOUBT names the program, the format version and the engine of a
+// store's directory. It is text, one word and its value a line:
+//
+//	redoubt store
+//	format 1
+//	engine local
+//
+// It is the first file made in a new directory (written to REDOUBT.tmp, synced,
+// renamed, directory synced), so a directory with anything else in it and
+// without REDOUBT is not ours. A crash at any moment of creation leaves a
+// directory that is empty, or holds only files of this list, or has REDOUBT:
+// each of them is opened again.
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"redoubt/engine"
+)
+
+const (
+	formatFile    = "REDOUBT"
+	formatMagic   = "redoubt store"
+	formatVersion = 1
+	formatEngine  = "local"
+)
+
+// unborn are the names that a directory may hold without being a store: what a
+// crash during creation leaves, and what a fresh file system has.
+var unborn = map[string]bool{formatFile + ".tmp": true, "LOCK": true, "lost+found": true}
+
+// checkFormat says whether dir already holds a store, and refuses one that is
+// not ours to open.
+func checkFormat(fs vfs.FS, dir string) (exists bool, err error) {
+	names, err := fs.List(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("listing %s: %w", dir, err)
+	}
+	foreign := ""
+	for _, name := range names {
+		if name == formatFile {
+			return true, readFormat(fs, dir)
+		}
+		if !unborn[name] {
+			foreign = name
+		}
+	}
+	if foreign != "" {
+		return false, fmt.Errorf("%w: directory %s has files (%s, for one) but no file %s, so it was not made by Redoubt; give an empty directory",
+			engine.ErrFormat, dir, foreign, formatFile)
+	}
+	return false, nil
+}
+
+func readFormat(fs vfs.FS, dir string) error {
+	path := fs.PathJoin(dir, formatFile)
+	f, err := fs.Open(path)
+	if err != nil {
+		return fmt.Errorf("opening %s: %w", path, err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, 4096))
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", path, err)
+	}
+	lines := strings.Split(string(text), "\n")
+	if lines[0] != formatMagic {
+		return fmt.Errorf("%w: %s does not begin with %q; the directory %s is not a Redoubt store, give another one",
+			engine.ErrFormat, path, formatMagic, dir)
+	}
+	fields := map[string]string{}
+	for _, line := range lines[1:] {
+		name, value, _ := strings.Cut(line, " ")
+		fields[name] = value
+	}
+	version, err := strconv.Atoi(fields["format"])
+	switch {
+	case err != nil || version < 1:
+		return fmt.Errorf("%w: %s has no valid format version (%q); restore it from a backup",
+			engine.ErrFormat, path, fields["format"])
+	case version > formatVersion:
+		return fmt.Errorf("%w: directory %s has format %d, this program knows up to %d; open it with a newer version of Redoubt",
+			engine.ErrFormat, dir, version, formatVersion)
+	case fields["engine"] != formatEngine:
+		return fmt.Errorf("%w: directory %s was written by the engine %q, not %q; start with that engine or give another directory",
+			engine.ErrFormat, dir, fields["engine"], formatEngine)
+	}
+	return nil
+}
+
+// writeFormat makes the file in an existing directory, whole or not at all.
+func writeFormat(fs vfs.FS, dir string) error {
+	path := fs.PathJoin(dir, formatFile)
+	text := fmt.Sprintf("%s\nformat %d\nengine %s\n", formatMagic, formatVersion, formatEngine)
+	f, err := fs.Create(path+".tmp", vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return fmt.Errorf("creating %s: %w", path, err)
+	}
+	_, err = f.Write([]byte(text))
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	if err := fs.Rename(path+".tmp", path); err != nil {
+		return fmt.Errorf("renaming %s.tmp: %w", path, err)
+	}
+	return syncDir(fs, dir)
+}
+
+// makeDir makes a directory and its parents, so that they outlive a power cut.
+func makeDir(fs vfs.FS, dir string) error {
+	var missing []string
+	for at := dir; ; at = fs.PathDir(at) {
+		if _, err := fs.Stat(at); err == nil || fs.PathDir(at) == at {
+			break
+		}
+		missing = append(missing, at)
+	}
+	if err := fs.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("creating directory %s: %w", dir, err)
+	}
+	for _, at := range missing {
+		if err := syncDir(fs, fs.PathDir(at)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func syncDir(fs vfs.FS, dir string) error {
+	f, err := fs.OpenDir(dir)
+	if err == nil {
+		err = errors.Join(f.Sync(), f.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("syncing directory %s: %w", dir, err)
+	}
+	return nil
+}

@@ -1,0 +1,205 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"redoubt/engine"
+	"redoubt/journal"
+)
+
+// JournalState is what there is to say about a store's journal.
+type JournalState struct {
+	journal.Report
+	// Checkpoint: the tables have everything up to this record; 0 if they
+	// cannot tell.
+	Checkpoint uint64
+	// Wrong is for what a server refuses to start.
+	Wrong []journal.Problem
+	// Torn is a tail that the next start cuts off: nobody was promised it.
+	Torn *journal.Problem
+	// Old is what is wrong with segments that the store does not need any more.
+	Old []journal.Problem
+	// Kept is the last record before the first bad place, Lost how many could be
+	// made out behind it, up to number LostLast.
+	Kept, LostLast uint64
+	Lost           int
+	// Payload is how many bytes of records a start replays.
+	Payload int64
+
+	start uint64           // the segment with which a start begins
+	bad   bool             // there is a bad place
+	stop  place            // it
+	ends  map[string]int64 // by segment: where its last record ends
+}
+
+// place is where a record is.
+type place struct {
+	segment uint64
+	offset  int64
+}
+
+func (p place) before(q place) bool {
+	return p.segment < q.segment || p.segment == q.segment && p.offset < q.offset
+}
+
+func placeOf(p journal.Problem) place {
+	digits, _, _ := strings.Cut(p.File, ".")
+	n, _ := strconv.ParseUint(digits, 10, 64) // the journal made the name
+	return place{n, p.Offset}
+}
+
+// replays says whether a start would replay a record.
+func (j *JournalState) replays(e journal.Entry) bool {
+	at := place{e.Index, e.Offset}
+	return e.Kind == journal.Data && e.Seq > j.Checkpoint && e.Index >= j.start && (!j.bad || at.before(j.stop))
+}
+
+// WalkJournal is journal.Walk for this store's. A journal that is not there has
+// no records.
+func (i *Inspection) WalkJournal(visit func(journal.Entry) error) (journal.Report, error) {
+	if _, err := i.fs.Stat(i.path(journalDir)); errors.Is(err, os.ErrNotExist) {
+		return journal.Report{}, nil
+	}
+	return journal.Walk(journalFiles(i.fs), i.path(journalDir), visit)
+}
+
+// Journal reads all of the journal and judges what it finds. progress may be nil.
+func (i *Inspection) Journal(progress func(done, total int64)) (*JournalState, error) {
+	if i.log != nil {
+		return i.log, nil
+	}
+	j := &JournalState{ends: make(map[string]int64)}
+	var tables error // whoever needs them is told what is wrong
+	j.Checkpoint, tables = i.Checkpoint()
+	total, err := i.journalBytes()
+	if err != nil {
+		return nil, err
+	}
+	var wrong []journal.Problem
+	var first, last uint64 // record numbers
+	var batch engine.Batch
+	var done int64
+	j.Report, err = i.WalkJournal(func(e journal.Entry) error {
+		next := e.Seq
+		if e.Kind == journal.Mark {
+			next++
+		}
+		if _, seen := j.ends[e.File]; !seen && next <= j.Checkpoint+1 {
+			j.start = e.Index
+		}
+		if first == 0 {
+			first = next
+		}
+		last = max(last, e.Seq)
+		size := journal.HeadRoom + int64(len(e.Payload))
+		j.ends[e.File] = e.Offset + size
+		if done += size; progress != nil {
+			progress(done, max(done, total))
+		}
+		if e.Kind != journal.Data {
+			return nil
+		}
+		if err := checkRecord(e.Payload, &batch); err != nil {
+			wrong = append(wrong, journal.Problem{File: e.File, Offset: e.Offset, Seq: e.Seq, What: err.Error(), Corrupt: true})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if first > j.Checkpoint+1 && tables == nil {
+		what := fmt.Sprintf("the journal begins with record %d, and the tables end with %d: what is between is missing", first, j.Checkpoint)
+		wrong = append(wrong, journal.Problem{File: "journal", Seq: j.Checkpoint + 1, What: what, Corrupt: true})
+	}
+	if first > 0 && last < j.Checkpoint {
+		what := fmt.Sprintf("the journal ends with record %d, and the tables have %d: parts of later commits may be in the tables", last, j.Checkpoint)
+		wrong = append(wrong, journal.Problem{File: "journal", Seq: last + 1, What: what, Corrupt: true})
+	}
+	j.judge(append(j.Problems, wrong...))
+	if err := i.count(j); err != nil {
+		return nil, err
+	}
+	i.log = j
+	return j, nil
+}
+
+// judge sorts problems by what they mean to a start.
+func (j *JournalState) judge(list []journal.Problem) {
+	for _, p := range list {
+		at := placeOf(p)
+		switch {
+		case p.File == "journal": // of no place in it
+			j.Wrong = append(j.Wrong, p)
+			continue
+		case at.segment < j.start:
+			j.Old = append(j.Old, p)
+			continue
+		case p.Corrupt:
+			j.Wrong = append(j.Wrong, p)
+		case j.Torn == nil:
+			j.Torn = &p
+		}
+		if !j.bad || at.before(j.stop) {
+			j.bad, j.stop = true, at
+		}
+	}
+}
+
+// count finds what is before the first bad place, and what behind.
+func (i *Inspection) count(j *JournalState) error {
+	j.Kept = j.Checkpoint
+	_, err := i.WalkJournal(func(e journal.Entry) error {
+		switch {
+		case e.Kind != journal.Data || e.Index < j.start:
+		case j.replays(e):
+			j.Payload += int64(len(e.Payload))
+			j.Kept = max(j.Kept, e.Seq)
+		case j.bad && e.Seq > j.Checkpoint && !(place{e.Index, e.Offset}).before(j.stop):
+			j.Lost++
+			j.LostLast = max(j.LostLast, e.Seq)
+		}
+		return nil
+	})
+	return err
+}
+
+// checkRecord says why a record cannot be a commit.
+func checkRecord(payload []byte, b *engine.Batch) error {
+	if err := ReadRecord(payload, b); err != nil {
+		return err
+	}
+	for op := range b.Ops() {
+		if isReserved(op.Key) {
+			return fmt.Errorf("%w: it changes the engine's own row %x", engine.ErrCorrupt, op.Key)
+		}
+	}
+	return nil
+}
+
+func (i *Inspection) journalBytes() (total int64, err error) {
+	names, err := i.fs.List(i.path(journalDir))
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, nil
+	}
+	for _, name := range names {
+		if info, err := i.fs.Stat(i.path(journalDir, name)); err == nil && strings.HasSuffix(name, ".jnl") {
+			total += info.Size()
+		}
+	}
+	return total, err
+}
+
+// Salvage has the journal keep only what is before its first bad place; see
+// journal.Salvage. The rest is put aside.
+func (i *Inspection) Salvage() (journal.Salvaged, error) {
+	seq, err := i.Checkpoint()
+	if err != nil {
+		return journal.Salvaged{}, err
+	}
+	i.log = nil
+	return journal.Salvage(journalFiles(i.fs), i.path(journalDir), seq)
+}

@@ -1,0 +1,168 @@
+package local
+
+import (
+	"errors"
+	"time"
+
+	lsm "github.com/cockroachdb/pebble/v2"
+
+	"redoubt/engine/local/resident"
+)
+
+// The keeper holds the resident set to its share of the budget: it evicts when
+// there is too much, and fills parts from the store when there is room.
+
+const (
+	// Rows are evicted down to this share of the limit, in percent, and parts
+	// are filled up to the other.
+	evictTo = 97
+	fillTo  = 85
+	// fillPause is between two looks for parts to fill.
+	fillPause = time.Second
+)
+
+func (e *Engine) keeperLoop() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	next := 0 // the part to be filled next
+	for {
+		select {
+		case <-e.stop:
+			return
+		case <-e.keeper:
+			e.evict()
+			continue
+		case <-timer.C:
+		}
+		e.evict()
+		pause := fillPause
+		// A slice at a time: evicting comes first.
+		for start := time.Now(); time.Since(start) < 10*time.Millisecond && e.fillable(); {
+			if next = e.fillNext(next); next == 0 {
+				break
+			}
+			pause = time.Millisecond
+		}
+		timer.Reset(pause)
+	}
+}
+
+func (e *Engine) evict() {
+	limit := e.rowLimit.Load()
+	over := e.set.Bytes() - limit
+	if over <= 0 {
+		return
+	}
+	start := time.Now()
+	want := e.set.Bytes() - limit/100*evictTo
+	if e.set.Evict(want) < want {
+		kick(e.writeback) // the rest is dirty
+	}
+	if e.set.Mapped() > limit+limit/16 {
+		e.set.Trim()
+	}
+	e.evictNanos.Add(time.Since(start).Nanoseconds())
+}
+
+// fillable says whether there is room for rows that nobody asked for.
+func (e *Engine) fillable() bool {
+	return e.set.Bytes() < e.rowLimit.Load()/100*fillTo && !e.closed.Load()
+}
+
+// fillNext fills the next part that is not whole, from a number on. It returns
+// the number to go on from, 0 when it has come to the end.
+func (e *Engine) fillNext(no int) int {
+	err := e.skipVacant(no)
+	for ; no < 1<<16 && err == nil; no++ {
+		if f := e.set.Fill(no); f != nil {
+			if err = e.fill(no, f); err == nil {
+				return (no + 1) % (1 << 16)
+			}
+		}
+	}
+	if err != nil && !e.closed.Load() {
+		e.log.Error("bringing rows into memory failed", "dir", e.dir, "err", err)
+	}
+	return 0
+}
+
+// skipVacant finds the parts, from a number on, of which the store has no row.
+func (e *Engine) skipVacant(no int) error {
+	if !e.set.Untouched(no) {
+		return nil
+	}
+	it, err := e.store.iter(e.store.db, resident.PartKey(no), reserved)
+	if err != nil {
+		return err
+	}
+	next := 1 << 16
+	if it.First() {
+		next = resident.Part(it.Key())
+	}
+	if err := errors.Join(it.Error(), it.Close()); err != nil {
+		return storeError("reading the store", err)
+	}
+	for ; no < next; no++ {
+		e.set.Vacant(no)
+	}
+	return nil
+}
+
+func (e *Engine) fill(no int, f *resident.Filling) (err error) {
+	start := time.Now()
+	defer func() { e.fillNanos.Add(time.Since(start).Nanoseconds()) }()
+	hi := resident.PartKey(no + 1)
+	if hi == nil {
+		hi = reserved
+	}
+	it, err := e.store.iter(e.store.db, resident.PartKey(no), hi)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, it.Close()) }()
+	var c resident.Chunk
+	more := it.First()
+	for more {
+		c.Reset()
+		if more, err = nextRows(it, &c); err != nil {
+			return storeError("reading the store", err)
+		}
+		e.filled.Add(int64(c.Len()))
+		if ok, err := f.Add(&c); err != nil || !ok || !e.fillable() {
+			return err
+		}
+	}
+	if err := it.Error(); err != nil {
+		return storeError("reading the store", err)
+	}
+	f.Done()
+	return nil
+}
+
+// nextRows reads a chunk of rows.
+func nextRows(it *lsm.Iterator, c *resident.Chunk) (more bool, err error) {
+	for more = true; more && c.Len() < 256 && c.Size() < 256<<10; more = it.Next() {
+		value, err := it.ValueAndErr()
+		if err != nil {
+			return false, err
+		}
+		c.Put(it.Key(), value)
+	}
+	return more, nil
+}
+
+// clearLoop removes rows that range deletes cover.
+func (e *Engine) clearLoop() {
+	for {
+		select {
+		case <-e.stop:
+			return
+		case <-e.set.ClearWake():
+		}
+		for e.set.Clear() && !e.closed.Load() {
+		}
+	}
+}
+
+// OffHeap is how much memory the rows take outside of the Go heap.
+func (e *Engine) OffHeap() int64 { return e.set.OffHeap() }

@@ -1,0 +1,80 @@
+package local
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"redoubt/journal"
+)
+
+// Options of a store.
+type Options struct {
+	// Context, if set, ends the opening when it ends.
+	Context context.Context
+	// Dir is the store's directory. It is created if absent.
+	Dir string
+	// FS is the file system; nil means that of the operating system.
+	FS vfs.FS
+	// Memory is the budget in bytes for everything: rows, caches, buffers and
+	// the process around them. Zero means 256 MiB.
+	Memory int64
+	// Fsync says when a ticket is durable. It can be changed by SetFsync.
+	Fsync journal.Policy
+	// Unit gives the length of the prefix of a row key that names the unit whose
+	// completeness is tracked; nil: the first two bytes. It may be given the
+	// beginning of a key, and be longer than that.
+	Unit func(key []byte) int
+	// SegmentBytes is the size of a journal segment; 0 means 32 MiB.
+	SegmentBytes int64
+	// JournalBytes is how much journal there may be since the last checkpoint
+	// before the next one begins: what a restart has to replay. 0 means 256 MiB.
+	JournalBytes int64
+	// Progress, if set, is told while the journal is replayed.
+	Progress func(done, total int64)
+	// Logger gets what an operator should know; nil means slog.Default().
+	Logger *slog.Logger
+}
+
+func (o *Options) defaults() {
+	if o.Context == nil {
+		o.Context = context.Background()
+	}
+	if o.FS == nil {
+		o.FS = vfs.Default
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.Memory <= 0 {
+		o.Memory = 256 << 20
+	}
+	if o.Unit == nil {
+		o.Unit = func([]byte) int { return 2 }
+	}
+	if o.SegmentBytes <= 0 {
+		o.SegmentBytes = 32 << 20
+	}
+	if o.JournalBytes <= 0 {
+		o.JournalBytes = 256 << 20
+	}
+	o.Dir = o.FS.PathJoin(o.Dir) // cleaned, as paths are compared with it
+}
+
+// budget divides the memory. What is not given to rows or to Pebble's cache is
+// for the process: connections, the tables that are being written, the Go heap.
+type budget struct {
+	rows  int64 // the resident set; the hand of the clock keeps it below
+	dirty int64 // of it, rows that the store does not have
+	cache int64 // Pebble's block cache
+}
+
+func divide(memory int64) budget {
+	var b budget
+	b.cache = min(max(memory/16, 1<<20), 256<<20)
+	process := min(max(memory/8, 4<<20), 512<<20)
+	b.rows = max(memory-b.cache-process, memory/4, 64<<10)
+	b.dirty = b.rows / 4
+	return b
+}

@@ -1,0 +1,373 @@
+package local
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	lsm "github.com/cockroachdb/pebble/v2"
+
+	"redoubt/engine"
+	"redoubt/engine/local/resident"
+)
+
+// view reads the latest state and commits to it.
+type view struct {
+	e      *Engine
+	wait   bool
+	record []byte // room for a journal record
+	value  []byte // room for a value
+	room   resident.Room
+	hits   int64
+}
+
+func (v *view) Close() {
+	if cap(v.value) > keepRecord {
+		v.value = nil
+	}
+	if v.hits > 0 {
+		v.e.hits.Add(v.hits)
+		v.hits = 0
+	}
+	v.e.views.Put(v)
+}
+
+// Get implements engine.Reader.
+func (v *view) Get(key, dst []byte) ([]byte, bool, error) {
+	e := v.e
+	if e.closed.Load() {
+		return dst, false, engine.ErrClosed
+	}
+	if isReserved(key) {
+		return dst, false, nil
+	}
+	hash := engine.Hash(key)
+	value, state, token := e.set.Get(key, hash, dst)
+	switch {
+	case state != resident.Unknown:
+		v.hits++
+		return value, state == resident.Found, nil
+	case !v.wait:
+		return dst, false, engine.ErrCold
+	}
+	return e.fetch(key, hash, dst, token)
+}
+
+// fetch reads a cold row and brings it in.
+func (e *Engine) fetch(key []byte, hash uint64, dst []byte, token uint64) ([]byte, bool, error) {
+	e.coldReads.Add(1)
+	at := len(dst)
+	dst, found, err := e.store.get(e.store.db, key, dst)
+	if err != nil {
+		return dst[:at], false, err
+	}
+	if err := e.set.Load(key, hash, dst[at:], found, token); err != nil {
+		return dst[:at], false, err
+	}
+	if e.set.Bytes() > e.rowLimit.Load() {
+		kick(e.keeper)
+	}
+	return dst, found, nil
+}
+
+// GetMany implements engine.Reader.
+func (v *view) GetMany(keys [][]byte, visit func(i int, value []byte, found bool) error) error {
+	for i, key := range keys {
+		value, found, err := v.Get(key, v.value[:0])
+		if err == nil {
+			v.value = value
+			err = visit(i, value, found)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Prefetch implements engine.View. A view that may wait loads cold rows.
+func (v *view) Prefetch(keys [][]byte) (cold int) {
+	e := v.e
+	if !v.wait {
+		return e.set.Prefetch(keys, &v.room)
+	}
+	for _, key := range keys {
+		hash := engine.Hash(key)
+		if e.set.Known(key, hash) {
+			continue
+		}
+		// An error is met again by whoever reads the row.
+		if value, _, err := v.Get(key, v.value[:0]); err == nil {
+			v.value = value
+		}
+	}
+	return 0
+}
+
+// Iter implements engine.Reader.
+func (v *view) Iter(lo, hi []byte, reverse bool) engine.Iterator {
+	e := v.e
+	if err := e.usable(); err != nil {
+		return &iterator{err: err}
+	}
+	lo, hi, ok := bound(lo, hi)
+	if !ok {
+		return &iterator{}
+	}
+	it := &iterator{e: e, lo: lo, hi: hi, reverse: reverse}
+	it.rows = e.set.OpenRange(lo, hi, reverse, v.wait, func() uint64 {
+		base := e.checkpoint.Load()
+		it.own = e.store.db.NewSnapshot()
+		it.from = it.own
+		return base
+	})
+	return it
+}
+
+// bound keeps a range off the engine's own rows, and copies its ends.
+func bound(lo, hi []byte) (_, _ []byte, ok bool) {
+	if hi == nil || bytes.Compare(hi, reserved) > 0 {
+		hi = reserved
+	}
+	return bytes.Clone(lo), bytes.Clone(hi), bytes.Compare(lo, hi) < 0
+}
+
+// iterator merges the rows in memory with those of the store. A row in memory
+// hides the store's, also when it is deleted.
+type iterator struct {
+	e       *Engine
+	lo, hi  []byte
+	rows    *resident.Range
+	from    lsm.Reader    // the store at the time of the opening
+	own     *lsm.Snapshot // from, if it is this iterator's
+	store   *lsm.Iterator // nil while all rows are in memory
+	reverse bool
+	err     error
+
+	haveRow, haveStore bool
+	fromStore          bool // the present row is the store's
+	valid              bool
+	value              []byte
+}
+
+// nextRow moves to the next row in memory. Where the walk comes to rows that may
+// be in the store, that is opened.
+func (i *iterator) nextRow() {
+	i.haveRow = i.rows.Next()
+	switch {
+	case i.rows.Cold:
+		i.err = engine.ErrCold
+	case i.rows.Store && i.store == nil:
+		i.e.coldReads.Add(1)
+		lo, hi := i.lo, i.hi
+		if at := resident.PartKey(i.rows.From); !i.reverse && bytes.Compare(at, lo) > 0 {
+			lo = at
+		} else if at := resident.PartKey(i.rows.From + 1); i.reverse && at != nil && bytes.Compare(at, hi) < 0 {
+			hi = at
+		}
+		if i.store, i.err = i.e.store.iter(i.from, lo, hi); i.err == nil {
+			i.moveStore(true)
+		}
+	}
+}
+
+func (i *iterator) Next() bool {
+	if i.err != nil || i.rows == nil {
+		i.valid = false
+		return false
+	}
+	if i.fromStore {
+		i.moveStore(false)
+	} else {
+		i.nextRow()
+	}
+	for i.err == nil {
+		order := i.order()
+		if order == none {
+			break
+		}
+		if i.fromStore = order == storeFirst; i.fromStore {
+			i.value, i.err = i.store.ValueAndErr()
+			i.valid = i.err == nil
+			return i.valid
+		}
+		if order == both {
+			i.moveStore(false)
+		}
+		if _, _, deleted := i.rows.Row(); !deleted {
+			i.valid = true
+			return true
+		}
+		i.nextRow()
+	}
+	i.valid = false
+	return false
+}
+
+const (
+	none = iota
+	rowFirst
+	storeFirst
+	both
+)
+
+// order says whose row comes next.
+func (i *iterator) order() int {
+	switch {
+	case !i.haveRow && !i.haveStore:
+		return none
+	case !i.haveStore:
+		return rowFirst
+	case !i.haveRow:
+		return storeFirst
+	}
+	key, _, _ := i.rows.Row()
+	c := bytes.Compare(key, i.store.Key())
+	switch {
+	case c == 0:
+		return both
+	case c < 0 != i.reverse:
+		return rowFirst
+	}
+	return storeFirst
+}
+
+// moveStore moves to the next row of the store that no pending deletion covers.
+func (i *iterator) moveStore(first bool) {
+	if i.haveStore = false; i.store == nil {
+		return
+	}
+	for ok := true; ok; first = false {
+		switch {
+		case first && i.reverse:
+			ok = i.store.Last()
+		case first:
+			ok = i.store.First()
+		case i.reverse:
+			ok = i.store.Prev()
+		default:
+			ok = i.store.Next()
+		}
+		if ok && !i.e.set.StoreDeleted(i.store.Key(), i.rows.ID()) {
+			i.haveStore = true
+			return
+		}
+	}
+	i.err = i.store.Error()
+}
+
+func (i *iterator) Key() []byte {
+	switch {
+	case !i.valid:
+		return nil
+	case i.fromStore:
+		return i.store.Key()
+	}
+	key, _, _ := i.rows.Row()
+	return key
+}
+
+func (i *iterator) Value() []byte {
+	switch {
+	case !i.valid:
+		return nil
+	case i.fromStore:
+		return i.value
+	}
+	_, value, _ := i.rows.Row()
+	return value
+}
+
+func (i *iterator) Close() error {
+	i.valid = false
+	if i.store != nil {
+		if err := i.store.Close(); i.err == nil {
+			i.err = err
+		}
+		i.store = nil
+	}
+	if i.own != nil {
+		if err := i.own.Close(); i.err == nil {
+			i.err = err
+		}
+		i.own = nil
+	}
+	if i.rows != nil {
+		i.rows.Close()
+		i.rows = nil
+	}
+	if i.err != nil && !errors.Is(i.err, engine.ErrClosed) && !errors.Is(i.err, engine.ErrCold) {
+		return storeError("reading the store", i.err)
+	}
+	return i.err
+}
+
+// snapshot is a frozen state: memory by its undo, the store by Pebble's snapshot.
+type snapshot struct {
+	e     *Engine
+	snap  resident.Snapshot
+	store *lsm.Snapshot
+	value []byte
+}
+
+// Snapshot implements engine.Engine.
+func (e *Engine) Snapshot() (engine.Snapshot, error) {
+	if err := e.usable(); err != nil {
+		return nil, err
+	}
+	s := &snapshot{e: e}
+	s.snap = e.set.Freeze(func() uint64 {
+		base := e.checkpoint.Load()
+		s.store = e.store.db.NewSnapshot()
+		return base
+	})
+	return s, nil
+}
+
+func (s *snapshot) Close() error {
+	s.e.set.Thaw(s.snap)
+	if err := s.store.Close(); err != nil {
+		return fmt.Errorf("closing a snapshot: %w", err)
+	}
+	return nil
+}
+
+func (s *snapshot) Get(key, dst []byte) ([]byte, bool, error) {
+	if err := s.e.usable(); err != nil {
+		return dst, false, err
+	}
+	if isReserved(key) {
+		return dst, false, nil
+	}
+	dst, state := s.e.set.At(s.snap.ID, key, engine.Hash(key), dst)
+	if state == resident.Unknown {
+		s.e.coldReads.Add(1)
+		return s.e.store.get(s.store, key, dst)
+	}
+	return dst, state == resident.Found, nil
+}
+
+func (s *snapshot) GetMany(keys [][]byte, visit func(i int, value []byte, found bool) error) error {
+	for i, key := range keys {
+		value, found, err := s.Get(key, s.value[:0])
+		if err == nil {
+			s.value = value
+			err = visit(i, value, found)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *snapshot) Iter(lo, hi []byte, reverse bool) engine.Iterator {
+	if err := s.e.usable(); err != nil {
+		return &iterator{err: err}
+	}
+	lo, hi, ok := bound(lo, hi)
+	if !ok {
+		return &iterator{}
+	}
+	return &iterator{e: s.e, lo: lo, hi: hi, reverse: reverse, from: s.store, rows: s.e.set.RangeAt(s.snap, lo, hi, reverse)}
+}

@@ -1,0 +1,245 @@
+package resident
+
+import (
+	"bytes"
+	"slices"
+
+	"redoubt/engine"
+	"redoubt/engine/local/arena"
+)
+
+// Dirty rows are what the store does not have. Each part lists its own. A
+// write-back round takes the list of a part and leaves an empty one in its
+// place (Take), copies the rows (Copy), and when the store has them declares them
+// clean (Settle), or puts them back (Return). A row that is changed meanwhile
+// moves to the new list and is not the round's any more: the journal has its new
+// state, which is what counts.
+
+// mark makes a row dirty, in the current list.
+func (s *Set) mark(p *part, ref arena.Ref, r row) {
+	if r.is(dirty) {
+		list := r.list()
+		if list == int(p.cur) {
+			return
+		}
+		p.lists[list][r.place()] = 0
+	} else {
+		s.dirtyBytes.Add(int64(arena.Round(r.size())))
+		s.dirtyRows.Add(1)
+	}
+	s.enlist(p, ref, r)
+}
+
+func (s *Set) enlist(p *part, ref arena.Ref, r row) {
+	list := p.lists[p.cur]
+	if len(list) == 0 && cap(list) == 0 {
+		list = make([]arena.Ref, 0, 8)
+	}
+	r.setPlace(uint32(len(list)))
+	p.lists[p.cur] = append(list, ref)
+	r.unset(loaded | second)
+	r.set(dirty | uint32(p.cur)*second)
+}
+
+// undirty takes a row off its list.
+func (s *Set) undirty(p *part, r row) {
+	p.lists[r.list()][r.place()] = 0
+	r.unset(dirty)
+	s.dirtyBytes.Add(-int64(arena.Round(r.size())))
+	s.dirtyRows.Add(-1)
+}
+
+// Take begins the write-back of a part. It says false if there is nothing to
+// write.
+func (s *Set) Take(no int) bool {
+	p := s.parts[no].Load()
+	if p == nil {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.lists[p.cur]) == 0 && !p.pending() {
+		return false
+	}
+	some := len(p.lists[p.cur]) > 0
+	p.cur ^= 1
+	p.eachDeletion(func(d *deletion) {
+		if d.storedAt == notStored {
+			d.taken, some = true, true
+		}
+	})
+	return some
+}
+
+func (p *part) eachDeletion(f func(*deletion)) {
+	for _, d := range p.gone {
+		f(d)
+	}
+	for _, d := range p.ranges {
+		f(d)
+	}
+}
+
+// Span is a range of keys.
+type Span struct{ Lo, Hi []byte }
+
+// Deletions returns the range deletes of a part that were taken, in order and
+// without overlap.
+func (s *Set) Deletions(no int) (list []Span) {
+	p := s.parts[no].Load()
+	p.mu.RLock()
+	p.eachDeletion(func(d *deletion) {
+		if d.taken {
+			list = append(list, Span{d.lo, d.hi})
+		}
+	})
+	p.mu.RUnlock()
+	slices.SortFunc(list, func(a, b Span) int { return bytes.Compare(a.Lo, b.Lo) })
+	merged := list[:0]
+	for _, d := range list {
+		if n := len(merged); n > 0 && bytes.Compare(d.Lo, merged[n-1].Hi) <= 0 {
+			if bytes.Compare(d.Hi, merged[n-1].Hi) > 0 {
+				merged[n-1].Hi = d.Hi
+			}
+			continue
+		}
+		merged = append(merged, d)
+	}
+	return merged
+}
+
+// copyStep is how many rows are copied under one hold of the lock.
+const copyStep = 256
+
+// largeList is from how many dirty rows on the part's tree is walked instead of
+// sorting a copy of them all.
+const largeList = 32 << 10
+
+// Copy gives visit the taken rows of a part in the order of their keys. The
+// bytes are valid during the call. Rows that the store never had and need not
+// hear of are left out.
+func (s *Set) Copy(no int, visit func(key, value []byte, deleted bool) error) error {
+	p := s.parts[no].Load()
+	taken := p.cur ^ 1
+	if len(p.lists[taken]) > largeList {
+		return s.copyWalk(p, visit)
+	}
+	var c Chunk
+	for at := 0; at < len(p.lists[taken]); at += copyStep {
+		p.mu.RLock()
+		list := p.lists[taken]
+		for _, ref := range list[at:min(at+copyStep, len(list))] {
+			if ref != 0 {
+				s.copyRow(p, s.row(ref), &c)
+			}
+		}
+		p.mu.RUnlock()
+	}
+	slices.SortFunc(c.items, func(a, b item) int { return bytes.Compare(c.key(a), c.key(b)) })
+	return c.each(visit)
+}
+
+func (s *Set) copyRow(p *part, r row, c *Chunk) {
+	gone := r.is(dead) || p.pending() && s.deleted(p, r.key(), r.seq(), now)
+	if gone && !r.is(stored) {
+		return
+	}
+	c.add(r.key(), r.value(), gone)
+}
+
+// copyWalk is Copy by the tree.
+func (s *Set) copyWalk(p *part, visit func(key, value []byte, deleted bool) error) error {
+	var c Chunk
+	taken := int(p.cur ^ 1)
+	for at, more := PartKey(p.no), true; more; {
+		c.reset()
+		seen := 0
+		more = false
+		p.mu.RLock()
+		p.tree.ascend(at, func(ref arena.Ref) bool {
+			r := s.row(ref)
+			if seen++; seen > copyStep {
+				at, more = bytes.Clone(r.key()), true
+				return false
+			}
+			if r.is(dirty) && r.list() == taken {
+				s.copyRow(p, r, &c)
+			}
+			return true
+		})
+		p.mu.RUnlock()
+		if err := c.each(visit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Settle ends the write-back of a part: the store has what was taken.
+func (s *Set) Settle(no int) {
+	p := s.parts[no].Load()
+	taken := p.cur ^ 1
+	for at := 0; at < len(p.lists[taken]); at += copyStep {
+		p.mu.Lock()
+		list := p.lists[taken]
+		for _, ref := range list[at:min(at+copyStep, len(list))] {
+			if ref == 0 {
+				continue
+			}
+			r := s.row(ref)
+			r.set(stored)
+			switch {
+			case !r.is(dead):
+				s.undirty(p, r)
+			case s.settled(r.seq()):
+				s.drop(p, ref, r, engine.Hash(r.key()))
+			default: // a snapshot needs it: it comes again in the next round
+				list[r.place()] = 0
+				s.enlist(p, ref, r)
+			}
+		}
+		p.mu.Unlock()
+	}
+	p.mu.Lock()
+	p.endTurn(taken)
+	id := s.frozen.lastID()
+	p.eachDeletion(func(d *deletion) {
+		if d.taken {
+			d.taken, d.storedAt = false, id
+		}
+	})
+	s.forget(p)
+	p.mu.Unlock()
+}
+
+// endTurn empties a list that was dealt with.
+func (p *part) endTurn(list uint8) {
+	if cap(p.lists[list]) > 1024 {
+		p.lists[list] = nil
+	}
+	p.lists[list] = p.lists[list][:0]
+}
+
+// Return ends a write-back that failed: what was taken is dirty still.
+func (s *Set) Return(no int) {
+	p := s.parts[no].Load()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	taken := p.cur ^ 1
+	for _, ref := range p.lists[taken] {
+		if ref != 0 {
+			s.enlist(p, ref, s.row(ref))
+		}
+	}
+	p.endTurn(taken)
+	p.eachDeletion(func(d *deletion) { d.taken = false })
+}
+
+func (f *frozen) lastID() uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.last
+}
+
+// Dirty returns how many rows and bytes the store does not have.
+func (s *Set) Dirty() (rows, bytes int64) { return s.dirtyRows.Load(), s.dirtyBytes.Load() }

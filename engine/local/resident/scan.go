@@ -1,0 +1,268 @@
+package resident
+
+import (
+	"bytes"
+
+	"redoubt/engine/local/arena"
+)
+
+// Chunk is a run of rows, copied out.
+type Chunk struct {
+	data  []byte
+	items []item
+	at    int
+}
+
+type item struct {
+	key, value, end int
+	dead            bool
+}
+
+func (c *Chunk) reset() { c.data, c.items, c.at = c.data[:0], c.items[:0], 0 }
+
+func (c *Chunk) add(key, value []byte, dead bool) {
+	it := item{key: len(c.data), dead: dead}
+	c.data = append(c.data, key...)
+	it.value = len(c.data)
+	if !dead {
+		c.data = append(c.data, value...)
+	}
+	it.end = len(c.data)
+	c.items = append(c.items, it)
+}
+
+func (c *Chunk) key(i item) []byte { return c.data[i.key:i.value:i.value] }
+
+func (c *Chunk) each(visit func(key, value []byte, deleted bool) error) error {
+	for _, i := range c.items {
+		if err := visit(c.key(i), c.data[i.value:i.end:i.end], i.dead); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A chunk holds about so much; more of a range is copied when that is used up.
+const (
+	chunkRows  = 128
+	chunkBytes = 64 << 10
+)
+
+// Range walks the rows of a range as they were at one moment.
+//
+// Where a part of the range is not whole, the store has to be asked for rows
+// that are not here: from there on Store is true, and rows that are deleted are
+// shown as such, so that they hide the store's. Where a part is whole it is
+// pinned while it is walked, so that no row of it is evicted meanwhile.
+type Range struct {
+	s        *Set
+	lo, hi   []byte
+	reverse  bool
+	mayStore bool
+	no       int // the part that is walked
+	last     int // the last one
+	chunk    Chunk
+	at       []byte   // where in this part to go on; nil: at its beginning
+	id       uint64   // which state is shown
+	snap     Snapshot // of its own, if held
+	held     bool
+	pinned   *part
+
+	// Store: the store must be asked for the rows of part From and of those
+	// that come behind it in the direction of the walk.
+	Store bool
+	From  int
+	// Cold: the walk has ended since the store would have to be asked.
+	Cold bool
+}
+
+// OpenRange begins to walk the rows with lo <= key < hi; there is room between
+// the two. If mayStore is false the walk ends where the store would have to be
+// asked. open is as in Freeze; it is called only if the walk needs a snapshot.
+func (s *Set) OpenRange(lo, hi []byte, reverse, mayStore bool, open func() uint64) *Range {
+	r := s.newRange(lo, hi, reverse)
+	r.mayStore = mayStore
+	if r.no == r.last {
+		r.openOne(open)
+		return r
+	}
+	r.hold(s.Freeze(open))
+	return r
+}
+
+// RangeAt walks rows as they were at a snapshot, which must stay open.
+func (s *Set) RangeAt(snap Snapshot, lo, hi []byte, reverse bool) *Range {
+	r := s.newRange(lo, hi, reverse)
+	r.id, r.mayStore = snap.ID, true
+	return r
+}
+
+func (s *Set) newRange(lo, hi []byte, reverse bool) *Range {
+	r := &Range{s: s, lo: bytes.Clone(lo), hi: bytes.Clone(hi), reverse: reverse, id: now}
+	r.no, r.last = Part(lo), Part(hi)
+	if bytes.Equal(hi, PartKey(r.last)) && r.last > r.no {
+		r.last-- // hi is where its part begins
+	}
+	if reverse {
+		r.no, r.last = r.last, r.no
+	}
+	return r
+}
+
+func (r *Range) hold(snap Snapshot) { r.snap, r.held, r.id = snap, true, snap.ID }
+
+// openOne opens a range inside one part: its lock is enough to see one state.
+func (r *Range) openOne(open func() uint64) {
+	p := r.enter()
+	if p == nil {
+		return
+	}
+	defer p.mu.RUnlock()
+	// Copied first: most ranges are short, and need no snapshot.
+	if more := r.fill(p); more || r.Store {
+		r.hold(r.s.frozen.register(open))
+	}
+}
+
+// enter locks the present part, if it is there and has something to show. It
+// finds out whether the store must be asked.
+func (r *Range) enter() *part {
+	s := r.s
+	p := s.parts[r.no].Load()
+	if p == nil {
+		if s.isVirgin(r.no) {
+			r.step()
+			return nil
+		}
+		p = s.part(r.no)
+	}
+	p.mu.RLock()
+	if r.Store || r.at != nil || s.covers(p, r.lo, r.hi) && !p.deletedSince(r.id) {
+		return p
+	}
+	if r.mayStore {
+		r.Store, r.From = true, r.no
+		return p
+	}
+	p.mu.RUnlock()
+	r.Cold = true
+	r.end()
+	return nil
+}
+
+// deletedSince says whether rows that are not resident may have been deleted
+// since a snapshot, so that only the store has them.
+func (p *part) deletedSince(id uint64) (some bool) {
+	if id != now {
+		p.eachDeletion(func(d *deletion) { some = some || d.tag >= id })
+	}
+	return some
+}
+
+// step goes to the next part.
+func (r *Range) step() {
+	if r.pinned != nil {
+		r.pinned.pins.Add(-1)
+		r.pinned = nil
+	}
+	r.at = nil
+	if r.reverse {
+		r.no--
+	} else {
+		r.no++
+	}
+}
+
+// end makes the range have no more parts.
+func (r *Range) end() {
+	r.no = r.last
+	r.step()
+}
+
+// ID is what the store's rows are to be shown to StoreDeleted with.
+func (r *Range) ID() uint64 { return r.id }
+
+// Next moves to the next row.
+func (r *Range) Next() bool {
+	for {
+		if r.chunk.at < len(r.chunk.items) {
+			r.chunk.at++
+			return true
+		}
+		if r.reverse && r.no < r.last || !r.reverse && r.no > r.last {
+			return false
+		}
+		r.chunk.reset()
+		if p := r.enter(); p != nil {
+			r.fill(p)
+			p.mu.RUnlock()
+		}
+	}
+}
+
+// Row returns the present row. It is valid until the next call of Next.
+func (r *Range) Row() (key, value []byte, deleted bool) {
+	i := r.chunk.items[r.chunk.at-1]
+	return r.chunk.key(i), r.chunk.data[i.value:i.end:i.end], i.dead
+}
+
+// Close ends the walk.
+func (r *Range) Close() {
+	r.end()
+	if r.held {
+		r.held = false
+		r.s.Thaw(r.snap)
+	}
+	r.chunk.items, r.chunk.at = nil, 0
+}
+
+// fill copies rows of the part and says whether there may be more of it; if not
+// it has moved to the next part.
+func (r *Range) fill(p *part) (more bool) {
+	visit := func(ref arena.Ref) bool {
+		row := r.s.row(ref)
+		key := row.key()
+		if r.reverse && bytes.Compare(key, r.lo) < 0 || !r.reverse && bytes.Compare(key, r.hi) >= 0 {
+			return false
+		}
+		if len(r.chunk.items) >= chunkRows || len(r.chunk.data) >= chunkBytes {
+			more = true
+			return false
+		}
+		if r.reverse {
+			r.at = append(r.at[:0], key...)
+		} else {
+			r.at = append(append(r.at[:0], key...), 0)
+		}
+		switch value, state := r.s.resolve(p, row, key, r.id); state {
+		case Found:
+			r.chunk.add(key, value, false)
+		case Absent:
+			if r.Store {
+				r.chunk.add(key, nil, true)
+			}
+		}
+		return true
+	}
+	if r.reverse {
+		hi := r.hi
+		if r.at != nil {
+			hi = r.at
+		}
+		p.tree.descend(hi, visit)
+	} else {
+		lo := r.lo
+		if r.at != nil {
+			lo = r.at
+		}
+		p.tree.ascend(lo, visit)
+	}
+	switch {
+	case !more:
+		r.step()
+	case !r.Store && r.pinned == nil:
+		r.pinned = p
+		p.pins.Add(1)
+	}
+	return more
+}

@@ -1,0 +1,502 @@
+// Package resident is the resident set: the rows that the local store has in
+// memory, newest state, off the Go heap.
+//
+// Rows are grouped into parts by the first two bytes of their key; Redoubt's row
+// keys begin with a slot. A part has a lock, a hash table and a B+tree over its
+// rows, lists of the rows that are not in the store yet (dirty), and knows of
+// which of its units all rows are resident (unit.go).
+//
+// Invariants:
+//  1. A row that is not resident is in the store as it stands, or does not
+//     exist. So a dirty row is never evicted, and a deleted row stays as a dead
+//     one until its deletion is in the store.
+//  2. A unit that is complete has every row resident: a miss means "no such
+//     row". Whatever removes a row that the store has makes its unit incomplete.
+//  3. part.removals counts rows that left the set. Who read a row from the store
+//     may bring it in only if none left the part since before the read: else it
+//     might have come, changed, reached the store and left meanwhile.
+//  4. A commit changes rows with all its parts locked, so whoever holds one part
+//     sees all or nothing of a commit in it. The gate, held shared by commits,
+//     is what a cut through all parts takes alone.
+//
+// The set knows nothing of files: engine/local reads the store and writes back.
+package resident
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"redoubt/engine"
+	"redoubt/engine/local/arena"
+)
+
+const parts = 1 << 16
+
+// Set is a resident set.
+type Set struct {
+	arena *arena.Arena
+	unit  func(key []byte) int
+	parts [parts]atomic.Pointer[part]
+	// virgin: the part has no rows, here or in the store, and no struct.
+	virgin [parts / 64]atomic.Uint64
+	gate   sync.RWMutex
+	frozen frozen
+
+	rows, dead    atomic.Int64
+	dirtyBytes    atomic.Int64
+	dirtyRows     atomic.Int64
+	bytes         atomic.Int64 // rows as allocated, and rowIndex for each
+	evicted       atomic.Int64
+	pendingRanges atomic.Int64
+	loadStamp     atomic.Uint64 // seq that a row read from the store gets
+	clearing      clearing
+	appliers      sync.Pool
+	hand          hand
+}
+
+// part is the rows whose keys share their first two bytes.
+type part struct {
+	mu   sync.RWMutex
+	no   int
+	tab  table
+	tree tree
+
+	rest     bool            // units that are not in the map are complete
+	units    map[string]bool // by prefix: is it complete
+	removals uint64
+
+	lists [2][]arena.Ref // dirty rows; 0 where one has left
+	cur   uint8          // the list that takes new ones
+
+	gone   map[string]*deletion // pending deletions of whole units
+	ranges []*deletion          // other pending range deletes
+
+	undo map[string][]version
+	pins atomic.Int32 // walks that need the rows to stay
+}
+
+// New makes an empty set. unit gives the length of the prefix of a key that
+// names its unit; it may be asked for keys that are shorter than that. If empty, the store has no rows: all is complete.
+func New(unit func(key []byte) int, empty bool) *Set {
+	s := &Set{arena: arena.New(), unit: unit}
+	s.appliers.New = func() any { return new(applier) }
+	s.clearing.wake = make(chan struct{}, 1)
+	s.frozen.publish()
+	if empty {
+		for i := range s.virgin {
+			s.virgin[i].Store(math.MaxUint64)
+		}
+	}
+	return s
+}
+
+// Close gives the memory back. Nobody may use the set any more.
+func (s *Set) Close() { s.arena.Close() }
+
+// Part returns the number of the part that a key belongs to.
+func Part(key []byte) int {
+	switch len(key) {
+	case 0:
+		return 0
+	case 1:
+		return int(key[0]) << 8
+	}
+	return int(key[0])<<8 | int(key[1])
+}
+
+func (s *Set) isVirgin(no int) bool { return s.virgin[no/64].Load()&(1<<(no%64)) != 0 }
+
+// part returns a part, and makes it if it is not there.
+func (s *Set) part(no int) *part {
+	if p := s.parts[no].Load(); p != nil {
+		return p
+	}
+	p := &part{no: no, rest: s.isVirgin(no)}
+	p.tree.set = s
+	if s.parts[no].CompareAndSwap(nil, p) {
+		return p
+	}
+	return s.parts[no].Load()
+}
+
+// State is what the set knows of a row.
+type State uint8
+
+// What Get may say.
+const (
+	Absent  State = iota // there is no such row
+	Found                // here it is
+	Unknown              // the store knows
+)
+
+// now is the id of a reader that sees the latest state.
+const now = math.MaxUint64
+
+// Get appends the row's value to dst. If it says Unknown, the token is for Load.
+func (s *Set) Get(key []byte, hash uint64, dst []byte) (value []byte, state State, token uint64) {
+	p := s.parts[Part(key)].Load()
+	if p == nil {
+		if s.isVirgin(Part(key)) {
+			return dst, Absent, 0
+		}
+		p = s.part(Part(key)) // its removals must be counted from here on
+	}
+	p.mu.RLock()
+	ref := s.find(p, hash, key)
+	if ref != 0 {
+		r := s.row(ref)
+		if r.is(dead) || p.pending() && s.deleted(p, key, r.seq(), now) {
+			state = Absent
+		} else {
+			dst, state = append(dst, r.value()...), Found
+		}
+		r.touch()
+	} else if state = s.absent(p, key, now); state == Unknown {
+		token = p.removals
+	}
+	p.mu.RUnlock()
+	return dst, state, token
+}
+
+// Known says whether Get would answer without the store.
+func (s *Set) Known(key []byte, hash uint64) bool {
+	p := s.parts[Part(key)].Load()
+	if p == nil {
+		return s.isVirgin(Part(key))
+	}
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return s.find(p, hash, key) != 0 || s.absent(p, key, now) == Absent
+}
+
+// absent is the state of a row that is not resident, and has not changed since
+// the snapshot if id is not now.
+func (s *Set) absent(p *part, key []byte, id uint64) State {
+	switch {
+	case p.pending() && s.storeDeleted(p, key, id):
+		return Absent
+	case p.pending() && id != now && s.anyDeletion(p, key, func(d *deletion) bool { return d.tag >= id }):
+		return Unknown // deleted since the snapshot: that the unit is complete now says nothing
+	case p.rest && len(p.units) == 0 || p.complete(s.prefix(key)):
+		return Absent
+	}
+	return Unknown
+}
+
+// At is Get for a snapshot.
+func (s *Set) At(id uint64, key []byte, hash uint64, dst []byte) ([]byte, State) {
+	p := s.parts[Part(key)].Load()
+	if p == nil {
+		if s.isVirgin(Part(key)) {
+			return dst, Absent
+		}
+		return dst, Unknown
+	}
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	var r row
+	if ref := s.find(p, hash, key); ref != 0 {
+		r = s.row(ref)
+	}
+	value, state := s.resolve(p, r, key, id)
+	if state == Found {
+		dst = append(dst, value...)
+	}
+	return dst, state
+}
+
+// resolve finds what a row was at the time of a snapshot. r is nil if the row is
+// not resident.
+func (s *Set) resolve(p *part, r row, key []byte, id uint64) ([]byte, State) {
+	if len(p.undo) > 0 && id != now {
+		if v := p.versionAt(key, id); v != nil {
+			return v.value, v.state
+		}
+	}
+	return s.present(p, r, key, id)
+}
+
+// present is resolve for a row that has not changed since the snapshot.
+func (s *Set) present(p *part, r row, key []byte, id uint64) ([]byte, State) {
+	switch {
+	case r == nil:
+		return nil, s.absent(p, key, id)
+	case r.is(dead) || p.pending() && s.deleted(p, key, r.seq(), id):
+		return nil, Absent
+	}
+	return r.value(), Found
+}
+
+// Load brings in a row as it was read from the store, after Get said Unknown and
+// gave the token. It does nothing if the set knows better by now.
+func (s *Set) Load(key []byte, hash uint64, value []byte, found bool, token uint64) error {
+	p := s.part(Part(key))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.removals != token || s.find(p, hash, key) != 0 || s.absent(p, key, now) == Absent {
+		return nil
+	}
+	return s.load(p, key, hash, value, found)
+}
+
+func (s *Set) load(p *part, key []byte, hash uint64, value []byte, found bool) error {
+	flags := uint32(stored | loaded)
+	if !found {
+		flags |= dead
+		value = nil
+	}
+	_, err := s.create(p, key, hash, value, s.loadStamp.Load(), flags)
+	return err
+}
+
+// SetLoadStamp gives the number of a commit that is not before any whose rows
+// are in the store.
+func (s *Set) SetLoadStamp(seq uint64) { s.loadStamp.Store(seq) }
+
+// create adds a row that is not there.
+func (s *Set) create(p *part, key []byte, hash uint64, value []byte, seq uint64, flags uint32) (arena.Ref, error) {
+	if len(key) > math.MaxUint32 || len(value) > math.MaxUint32 {
+		return 0, fmt.Errorf("%w: a row of %d bytes", engine.ErrFull, len(key)+len(value))
+	}
+	n := rowHead + len(key) + len(value)
+	ref, err := s.arena.Alloc(n)
+	if err != nil {
+		return 0, fmt.Errorf("room for a row: %w", err)
+	}
+	row(s.arena.Bytes(ref, n)).fill(key, value, seq, flags)
+	p.tab.insert(hash, ref, s.hashOf)
+	p.tree.insert(key, ref)
+	s.rows.Add(1)
+	s.bytes.Add(int64(arena.Round(n)) + rowIndex)
+	if flags&dead != 0 {
+		s.dead.Add(1)
+	}
+	return ref, nil
+}
+
+// drop removes a row from the set, whatever it is.
+func (s *Set) drop(p *part, ref arena.Ref, r row, hash uint64) {
+	if r.is(dirty) {
+		s.undirty(p, r)
+	}
+	if r.is(dead) {
+		s.dead.Add(-1)
+	}
+	p.removals++
+	s.rows.Add(-1)
+	s.bytes.Add(-int64(arena.Round(r.size())) - rowIndex)
+	p.tab.remove(hash, ref)
+	p.tree.remove(r.key())
+	s.arena.Free(ref, r.size())
+}
+
+func (s *Set) hashOf(ref arena.Ref) uint64 { return engine.Hash(s.row(ref).key()) }
+
+// Enter is called by a commit before it takes its number, Leave after Apply: a
+// cut falls between commits.
+func (s *Set) Enter() { s.gate.RLock() }
+func (s *Set) Leave() { s.gate.RUnlock() }
+
+// Cut calls f while no commit is between its number and its last row.
+func (s *Set) Cut(f func()) {
+	s.gate.Lock()
+	defer s.gate.Unlock()
+	f()
+}
+
+// applier is room for a commit to work in.
+type applier struct{ nos []uint16 }
+
+// Apply makes a commit visible, all of it at one moment. An error means that
+// memory could not be had, and that the rows before it are applied.
+func (s *Set) Apply(b *engine.Batch, seq uint64) (err error) {
+	a := s.appliers.Get().(*applier)
+	a.nos = a.nos[:0]
+	for op := range b.Ops() {
+		a.nos = append(a.nos, uint16(Part(op.Key)))
+	}
+	for lo, hi := range b.Ranges() {
+		a.nos = s.partsIn(a.nos, lo, hi)
+	}
+	if len(a.nos) > 1 {
+		slices.Sort(a.nos)
+		a.nos = slices.Compact(a.nos)
+	}
+	for _, no := range a.nos {
+		s.part(int(no)).mu.Lock()
+	}
+	newest := s.frozen.newest.Load()
+	for lo, hi := range b.Ranges() {
+		s.deleteRange(a.nos, lo, hi, seq, newest)
+	}
+	for op := range b.Ops() {
+		p := s.parts[Part(op.Key)].Load()
+		if op.Delete {
+			err = s.delete(p, op.Key, op.Hash, seq, newest)
+		} else {
+			err = s.put(p, op.Key, op.Hash, op.Value, seq, newest)
+		}
+		if err != nil {
+			break
+		}
+	}
+	for _, no := range a.nos {
+		s.parts[no].Load().mu.Unlock()
+	}
+	s.appliers.Put(a)
+	return err
+}
+
+// partsIn appends the parts that rows of a range may be in.
+func (s *Set) partsIn(nos []uint16, lo, hi []byte) []uint16 {
+	for no := Part(lo); no < parts && (no <= Part(hi)); no++ {
+		if s.parts[no].Load() != nil || !s.isVirgin(no) {
+			nos = append(nos, uint16(no))
+		}
+	}
+	return nos
+}
+
+func (s *Set) put(p *part, key []byte, hash uint64, value []byte, seq, newest uint64) error {
+	ref := s.find(p, hash, key)
+	if ref == 0 {
+		state := s.absent(p, key, now)
+		if newest != 0 {
+			s.save(p, nil, key)
+		}
+		flags := uint32(0)
+		if state == Unknown {
+			flags = stored
+		}
+		ref, err := s.create(p, key, hash, value, seq, flags)
+		if err == nil {
+			s.mark(p, ref, s.row(ref))
+		}
+		return err
+	}
+	r := s.row(ref)
+	if newest != 0 {
+		s.save(p, r, key)
+	}
+	ref, r, err := s.resize(p, ref, r, hash, rowHead+len(key)+len(value))
+	if err != nil {
+		return err
+	}
+	r.setValue(value)
+	if r.is(dead) {
+		r.unset(dead)
+		s.dead.Add(-1)
+	}
+	r.setSeq(seq)
+	r.touch()
+	s.mark(p, ref, r)
+	return nil
+}
+
+func (s *Set) delete(p *part, key []byte, hash uint64, seq, newest uint64) error {
+	ref := s.find(p, hash, key)
+	if ref == 0 {
+		state := s.absent(p, key, now)
+		if state == Absent {
+			return nil
+		}
+		if newest != 0 {
+			s.save(p, nil, key)
+		}
+		ref, err := s.create(p, key, hash, nil, seq, stored|dead)
+		if err == nil {
+			s.mark(p, ref, s.row(ref))
+		}
+		return err
+	}
+	r := s.row(ref)
+	if newest != 0 {
+		s.save(p, r, key)
+	}
+	if r.is(dead) && !r.is(dirty) && !p.pending() {
+		return nil // known not to exist
+	}
+	ref, r, err := s.resize(p, ref, r, hash, rowHead+len(key))
+	if err != nil {
+		return err
+	}
+	r.setValue(nil)
+	if !r.is(dead) {
+		r.set(dead)
+		s.dead.Add(1)
+	}
+	r.setSeq(seq)
+	s.mark(p, ref, r)
+	return nil
+}
+
+// resize makes room for a row of n bytes in the place of r, whose value is then
+// undefined. The row may move.
+func (s *Set) resize(p *part, ref arena.Ref, r row, hash uint64, n int) (arena.Ref, row, error) {
+	old := r.size()
+	before, after := arena.Round(old), arena.Round(n)
+	if before == after {
+		return ref, row(s.arena.Bytes(ref, max(old, n))), nil
+	}
+	to, err := s.arena.Alloc(n)
+	if err != nil {
+		return 0, nil, fmt.Errorf("room for a row: %w", err)
+	}
+	moved := row(s.arena.Bytes(to, n))
+	s.move(p, ref, to, r[:rowHead+r.keyLen()], moved, hash)
+	s.arena.Free(ref, old)
+	s.bytes.Add(int64(after - before))
+	if moved.is(dirty) {
+		s.dirtyBytes.Add(int64(after - before))
+	}
+	return to, moved, nil
+}
+
+// move copies a row, or the first part of it, to another place and has
+// everything point there.
+func (s *Set) move(p *part, ref, to arena.Ref, r, moved row, hash uint64) {
+	copy(moved, r)
+	p.tab.replace(hash, ref, to)
+	p.tree.replace(moved.key(), to)
+	if moved.is(dirty) {
+		p.lists[moved.list()][moved.place()] = to
+	}
+}
+
+// Room is what Prefetch works in.
+type Room struct {
+	refs    []arena.Ref
+	touched byte // what was read, so that it is read
+}
+
+// Prefetch brings rows into the processor's cache. The look-up of a row is a
+// chain of a few cache misses; here the misses of many rows overlap, since
+// nothing in a pass depends on what the pass found for another row. It takes no
+// locks: what it reads may be stale, and serves for nothing else. It returns
+// how many of the rows the store would have to be asked for.
+func (s *Set) Prefetch(keys [][]byte, room *Room) (cold int) {
+	refs := room.refs[:0]
+	for _, k := range keys {
+		ref := arena.Ref(0)
+		if p := s.parts[Part(k)].Load(); p != nil {
+			ref = p.tab.likely(engine.Hash(k))
+		}
+		refs = append(refs, ref)
+	}
+	sum := byte(0)
+	for _, ref := range refs {
+		if ref != 0 {
+			sum += s.arena.Touch(ref) + s.arena.Touch(ref+4) + s.arena.Touch(ref+8)
+		}
+	}
+	for i, ref := range refs {
+		if ref == 0 && !s.Known(keys[i], engine.Hash(keys[i])) {
+			cold++
+		}
+	}
+	room.refs, room.touched = refs, room.touched+sum
+	return cold
+}

@@ -1,0 +1,193 @@
+package resident
+
+import (
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// Snapshots: while one is open, a commit that changes a row first saves what the
+// row was, once for each snapshot that may ask. Rows that are not changed cost
+// nothing, and without a snapshot nothing is saved at all.
+//
+// A snapshot has an id; later ones have greater ids. What is saved carries the
+// id of the newest snapshot then open, and holds for all snapshots up to it.
+//
+// A snapshot also looks at the store as it was when it was opened. So what was
+// dirty then must stay resident until it is closed, even when the store has it
+// by now: see evictable.
+
+// version is what a row was.
+type version struct {
+	tag   uint64
+	state State // Unknown: as in the store at the time of the snapshot
+	value []byte
+}
+
+// frozen is the registry of open snapshots.
+type frozen struct {
+	mu     sync.Mutex
+	last   uint64
+	open   []Snapshot // by id
+	trail  []trace    // in the order of tags
+	newest atomic.Uint64
+	first  atomic.Uint64 // the oldest open id; 0 if none
+	base   atomic.Uint64 // the least base of the open ones
+}
+
+type trace struct {
+	p   *part
+	key string
+	tag uint64
+}
+
+// Snapshot is the registration of one. Base is the newest commit up to which
+// everything is in the store that it looks at.
+type Snapshot struct{ ID, Base uint64 }
+
+// Freeze opens a snapshot of all rows. open is called at its moment, to open one
+// of the store, and returns its base.
+func (s *Set) Freeze(open func() (base uint64)) Snapshot {
+	s.gate.Lock()
+	defer s.gate.Unlock()
+	return s.frozen.register(open)
+}
+
+func (f *frozen) register(open func() uint64) Snapshot {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.last++
+	snap := Snapshot{ID: f.last}
+	// Registered before the store is looked at: what is dirty now must not leave.
+	f.open = append(f.open, snap)
+	f.publish()
+	snap.Base = open()
+	f.open[len(f.open)-1] = snap
+	f.publish()
+	return snap
+}
+
+func (f *frozen) publish() {
+	if len(f.open) == 0 {
+		f.newest.Store(0)
+		f.first.Store(0)
+		f.base.Store(math.MaxUint64)
+		return
+	}
+	base := uint64(math.MaxUint64)
+	for _, o := range f.open {
+		base = min(base, o.Base)
+	}
+	f.base.Store(base)
+	f.newest.Store(f.open[len(f.open)-1].ID)
+	f.first.Store(f.open[0].ID)
+}
+
+// oldest is the id of the oldest open snapshot, all ones if there is none.
+func (f *frozen) oldest() uint64 {
+	if id := f.first.Load(); id != 0 {
+		return id
+	}
+	return math.MaxUint64
+}
+
+// Thaw closes a snapshot and forgets what only it needed.
+func (s *Set) Thaw(snap Snapshot) {
+	f := &s.frozen
+	f.mu.Lock()
+	i := slices.IndexFunc(f.open, func(o Snapshot) bool { return o.ID == snap.ID })
+	f.open = slices.Delete(f.open, i, i+1)
+	f.publish()
+	oldest := f.oldest()
+	n := 0
+	for n < len(f.trail) && f.trail[n].tag < oldest {
+		n++
+	}
+	done := slices.Clone(f.trail[:n])
+	if f.trail = slices.Delete(f.trail, 0, n); len(f.trail) == 0 {
+		f.trail = nil
+	}
+	f.mu.Unlock()
+	for _, t := range done {
+		t.p.mu.Lock()
+		vs := t.p.undo[t.key]
+		for len(vs) > 0 && vs[0].tag < oldest {
+			vs = vs[1:]
+		}
+		if len(vs) == 0 {
+			delete(t.p.undo, t.key)
+		} else {
+			t.p.undo[t.key] = vs
+		}
+		t.p.mu.Unlock()
+	}
+	s.clearing.nudge()
+}
+
+// nudge has the clearing look again: it may have waited for a snapshot.
+func (c *clearing) nudge() {
+	c.mu.Lock()
+	waiting := len(c.jobs) > 0
+	c.mu.Unlock()
+	if waiting {
+		select {
+		case c.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// save keeps what a row is for each open snapshot, before a commit changes it. r
+// is nil if the row is not resident.
+func (s *Set) save(p *part, r row, key []byte) {
+	f := &s.frozen
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	vs := p.undo[string(key)]
+	known := len(vs)
+	for _, o := range f.open {
+		if known > 0 && vs[known-1].tag >= o.ID {
+			continue
+		}
+		value, state := s.present(p, r, key, o.ID)
+		if n := len(vs); n > known && vs[n-1].state == state {
+			vs[n-1].tag = o.ID // it is the same for both
+			continue
+		}
+		v := version{tag: o.ID, state: state}
+		if state == Found {
+			v.value = append([]byte{}, value...)
+		}
+		vs = append(vs, v)
+	}
+	if len(vs) == known {
+		return
+	}
+	if p.undo == nil {
+		p.undo = make(map[string][]version)
+	}
+	p.undo[string(key)] = vs
+	for _, v := range vs[known:] {
+		f.trail = append(f.trail, trace{p, string(key), v.tag})
+	}
+}
+
+// versionAt returns what was saved of a row for a snapshot; nil if it has not
+// changed since.
+func (p *part) versionAt(key []byte, id uint64) *version {
+	vs := p.undo[string(key)]
+	for i := range vs {
+		if vs[i].tag >= id {
+			return &vs[i]
+		}
+	}
+	return nil
+}
+
+// settled says that every open snapshot finds a change of commit seq in the
+// store that it looks at.
+func (s *Set) settled(seq uint64) bool { return seq <= s.frozen.base.Load() }
+
+// evictable says whether a clean row may leave.
+func (s *Set) evictable(r row) bool { return r.is(loaded) || s.settled(r.seq()) }

@@ -1,0 +1,335 @@
+package local
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"strconv"
+	"sync/atomic"
+
+	lsm "github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/objstorage/objstorageprovider"
+	"github.com/cockroachdb/pebble/v2/sstable"
+	"github.com/cockroachdb/pebble/v2/sstable/block"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"redoubt/engine"
+)
+
+// store is Pebble as it is used here: a set of tables that is read, and that
+// grows by whole write-back rounds. A round builds tables of its own and has
+// Pebble ingest them, which is atomic and durable. So Pebble's WAL and memtables
+// are never used, and what a crash leaves is always the state of a round.
+type store struct {
+	db     *lsm.DB
+	fs     *diskFS
+	dir    string // Pebble's
+	rounds string // where tables are built
+	table  sstable.WriterOptions
+
+	builds           atomic.Int64 // number of the next table that is built
+	backgroundErrors atomic.Int64
+	corruptions      atomic.Int64
+	log              *slog.Logger
+}
+
+// reserved is the prefix of the engine's own rows in the store:
+//
+//	ff ff ff ff 01      the checkpoint: seq:8, the commit up to which all is here
+//	ff ff ff ff 02 key  a counter: sum:8
+var reserved = []byte{0xff, 0xff, 0xff, 0xff}
+
+var checkpointKey = append(append([]byte{}, reserved...), 1)
+
+var counterPrefix = append(append([]byte{}, reserved...), 2)
+
+func isReserved(key []byte) bool { return len(key) >= 4 && string(key[:4]) == string(reserved) }
+
+// pebbleFormat is pinned: raising it makes older programs unable to open the
+// store, so it goes with formatVersion.
+const pebbleFormat = lsm.FormatColumnarBlocks
+
+// tableBytes is the size at which a round begins another table.
+const tableBytes = 32 << 20
+
+// l0Patience is the number of L0 sublevels at which the next round waits for
+// compactions.
+const l0Patience = 12
+
+func openStore(fs *diskFS, dir, rounds string, cache int64, log *slog.Logger, fatal func(error)) (_ *store, err error) {
+	s := &store{fs: fs, dir: dir, rounds: rounds, log: log}
+	if err := clearDir(fs.FS, rounds); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if r := recover(); r != nil { // Pebble has let go of its files by then
+			err = fmt.Errorf("opening the store in %s: %v", dir, r)
+		}
+	}()
+	c := lsm.NewCache(cache)
+	defer c.Unref()
+	o := &lsm.Options{
+		FS:                         fs,
+		Logger:                     storeLogger{log, fatal},
+		FormatMajorVersion:         pebbleFormat,
+		Cache:                      c,
+		DisableWAL:                 true,
+		MemTableSize:               256 << 10, // never used
+		L0CompactionThreshold:      4,
+		L0StopWritesThreshold:      1000,
+		MaxOpenFiles:               1000,
+		CompactionConcurrencyRange: func() (int, int) { return 1, max(1, runtime.GOMAXPROCS(0)/2) },
+		EventListener:              s.listener(),
+	}
+	for i := range o.Levels {
+		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+		o.Levels[i].BlockSize = 8 << 10
+		// Snappy while data is young and rewritten often, zstd where it settles.
+		compression := block.SnappyCompression
+		if i == len(o.Levels)-1 {
+			compression = block.BalancedCompression
+		}
+		o.Levels[i].Compression = func() *sstable.CompressionProfile { return compression }
+	}
+	fs.opening.Store(true)
+	if s.db, err = lsm.Open(dir, o); err != nil {
+		return nil, storeError("opening the store in "+dir, err)
+	}
+	fs.opening.Store(false)
+	s.table = o.MakeWriterOptions(0, s.db.TableFormat())
+	return s, nil
+}
+
+func storeError(doing string, err error) error {
+	if lsm.IsCorruptionError(err) {
+		return fmt.Errorf("%w: %s: %w; restore the directory from a backup or a checkpoint", engine.ErrCorrupt, doing, err)
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}
+
+// listener logs what happens behind Pebble's back. Its functions are called with
+// Pebble's mutex held: they must not call Pebble.
+func (s *store) listener() *lsm.EventListener {
+	return &lsm.EventListener{
+		BackgroundError: func(err error) {
+			if !errors.Is(err, errFrozen) {
+				s.backgroundErrors.Add(1)
+				s.log.Error("background work of the store failed, it will be tried again", "dir", s.dir, "err", err)
+			}
+		},
+		DataCorruption: func(info lsm.DataCorruptionInfo) {
+			s.corruptions.Add(1)
+			s.log.Error("the store found corrupt data; restore the directory from a backup", "dir", s.dir, "what", info.String())
+		},
+	}
+}
+
+// storeLogger passes Pebble's messages on. Fatalf returns: what it would end the
+// process for is kept from Pebble (see disk.go), and should another reason arise
+// the engine stops taking writes.
+type storeLogger struct {
+	log   *slog.Logger
+	fatal func(error)
+}
+
+func (l storeLogger) Infof(format string, args ...any) {
+	if l.log.Enabled(context.Background(), slog.LevelDebug) {
+		l.log.Debug("pebble: " + fmt.Sprintf(format, args...))
+	}
+}
+func (l storeLogger) Errorf(format string, args ...any) {
+	l.log.Error("pebble: " + fmt.Sprintf(format, args...))
+}
+func (l storeLogger) Fatalf(format string, args ...any) { l.fatal(fmt.Errorf(format, args...)) }
+
+// get appends the value of a row to dst.
+func (s *store) get(r lsm.Reader, key, dst []byte) ([]byte, bool, error) {
+	value, closer, err := r.Get(key)
+	if err == lsm.ErrNotFound {
+		return dst, false, nil
+	}
+	if err != nil {
+		return dst, false, storeError("reading the store", err)
+	}
+	dst = append(dst, value...)
+	if err := closer.Close(); err != nil {
+		return dst, false, storeError("reading the store", err)
+	}
+	return dst, true, nil
+}
+
+// iter opens an iterator over rows, not the engine's own.
+func (s *store) iter(r lsm.Reader, lo, hi []byte) (*lsm.Iterator, error) {
+	if len(lo) == 0 {
+		lo = nil // Pebble's spelling of no bound
+	}
+	it, err := r.NewIter(&lsm.IterOptions{LowerBound: lo, UpperBound: hi})
+	if err != nil {
+		return nil, storeError("reading the store", err)
+	}
+	return it, nil
+}
+
+// state reads what the engine itself has stored: the checkpoint, and the
+// counters as of it.
+func (s *store) state() (seq uint64, counters map[string]int64, err error) {
+	counters = make(map[string]int64)
+	it, err := s.iter(s.db, reserved, nil)
+	if err != nil {
+		return 0, nil, err
+	}
+	for it.First(); it.Valid() && err == nil; it.Next() {
+		var v []byte
+		if v, err = it.ValueAndErr(); err != nil {
+			break
+		}
+		key := it.Key()
+		if len(v) != 8 || len(key) < 5 {
+			err = fmt.Errorf("%w: the engine's row % x has % x", engine.ErrCorrupt, key, v)
+			break
+		}
+		switch n := binary.BigEndian.Uint64(v); key[4] {
+		case checkpointKey[4]:
+			seq = n
+		case counterPrefix[4]:
+			counters[string(key[5:])] = int64(n)
+		}
+	}
+	if err = errors.Join(err, it.Error(), it.Close()); err != nil {
+		return 0, nil, storeError("reading the checkpoint", err)
+	}
+	return seq, counters, nil
+}
+
+// empty says whether the store has no rows.
+func (s *store) empty() (bool, error) {
+	it, err := s.iter(s.db, nil, reserved)
+	if err != nil {
+		return false, err
+	}
+	none := !it.First()
+	if err := errors.Join(it.Error(), it.Close()); err != nil {
+		return false, storeError("reading the store", err)
+	}
+	return none, nil
+}
+
+// builder makes the tables of one round. Rows come in the order of their keys;
+// a range delete comes before the rows behind its beginning, and does not touch
+// the rows of this round.
+type builder struct {
+	s      *store
+	w      *sstable.Writer
+	paths  []string
+	ranges []span // begun, not yet written
+	rows   int64
+	bytes  int64
+}
+
+type span struct{ lo, hi []byte }
+
+func (b *builder) deleteRange(lo, hi []byte) {
+	if string(hi) > string(reserved) || hi == nil {
+		hi = reserved
+	}
+	if string(lo) >= string(hi) {
+		return
+	}
+	if n := len(b.ranges); n > 0 && string(b.ranges[n-1].hi) == string(lo) {
+		b.ranges[n-1].hi = hi // a range over several parts
+		return
+	}
+	b.ranges = append(b.ranges, span{lo, hi})
+}
+
+func (b *builder) add(key, value []byte, deleted bool) error {
+	if err := b.open(key); err != nil {
+		return err
+	}
+	b.rows++
+	b.bytes += int64(len(key) + len(value))
+	if deleted {
+		return b.w.Delete(key)
+	}
+	return b.w.Set(key, value)
+}
+
+// open makes sure that there is a table to write to. A new one begins at key.
+func (b *builder) open(key []byte) error {
+	if b.w != nil && b.w.Raw().EstimatedSize() >= tableBytes {
+		if err := b.close(key); err != nil {
+			return err
+		}
+	}
+	if b.w != nil {
+		return nil
+	}
+	path := b.s.fs.PathJoin(b.s.rounds, strconv.FormatInt(b.s.builds.Add(1), 10)+".sst")
+	f, err := b.s.fs.Create(path, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return fmt.Errorf("creating a table: %w", err)
+	}
+	b.paths = append(b.paths, path)
+	b.w = sstable.NewWriter(objstorageprovider.NewFileWritable(f), b.s.table)
+	return nil
+}
+
+// close ends a table. Ranges that go on behind next, where the following one
+// begins, are cut there; nil: there is no following one.
+func (b *builder) close(next []byte) error {
+	rest := b.ranges[:0]
+	var err error
+	for _, r := range b.ranges {
+		if next != nil && string(r.lo) >= string(next) {
+			rest = append(rest, r)
+			continue
+		}
+		hi := r.hi
+		if next != nil && string(hi) > string(next) {
+			hi = append([]byte(nil), next...)
+			rest = append(rest, span{hi, r.hi})
+		}
+		err = errors.Join(err, b.w.DeleteRange(r.lo, hi))
+	}
+	b.ranges = rest
+	err = errors.Join(err, b.w.Close())
+	b.w = nil
+	return err
+}
+
+// finish ends the last table and hands all of them to Pebble.
+func (b *builder) finish() error {
+	if len(b.ranges) > 0 && b.w == nil {
+		if err := b.open(nil); err != nil {
+			return err
+		}
+	}
+	if b.w != nil {
+		if err := b.close(nil); err != nil {
+			return fmt.Errorf("writing a table: %w", err)
+		}
+	}
+	if err := b.s.fs.frozenErr(); err != nil {
+		return err
+	}
+	if err := b.s.db.Ingest(context.Background(), b.paths); err != nil {
+		return fmt.Errorf("handing tables to the store: %w", err)
+	}
+	return b.s.fs.frozenErr()
+}
+
+// abandon removes what a failed round has written.
+func (b *builder) abandon() {
+	if b.w != nil {
+		_ = b.w.Close() // the round has failed already
+	}
+	for _, path := range b.paths {
+		_ = b.s.fs.Remove(path) // it may be gone; the next opening removes the rest
+	}
+}
+
+func (s *store) sublevels() int { return int(s.db.Metrics().Levels[0].Sublevels) }

@@ -1,0 +1,199 @@
+package local
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// A write-back round brings the store up to a commit S:
+//
+//  1. Cut: at a moment when no commit is half applied, S is the newest commit,
+//     and the counters are copied.
+//  2. The dirty rows of each part are taken and written, in order, to tables
+//     of their own, with pending range deletes; many overwrites of a row are one
+//     row here. The last rows are the counters and S itself.
+//  3. The journal is synced up to the newest commit, whatever the policy. Rows
+//     that the tables hold may be newer than S, and rows that were changed since
+//     they were taken are not in them: for both the journal must have the rest
+//     of the story, also after a power cut.
+//  4. Pebble ingests the tables: atomically and durably.
+//  5. The rows become clean, tombstones go, S is the checkpoint, and journal
+//     segments up to S are removed.
+//
+// A crash before 4 leaves the store at the round before, after it at S; the
+// journal from there on gives the same rows either way, since a record holds
+// whole rows and is replayed in order. Counters are sums, and hence stored
+// exactly as of S.
+//
+// A round that fails gives its rows back as dirty and is tried again; when dirty
+// rows then fill their share, commits are refused with the reason.
+
+const (
+	// idleRound is after how long even few dirty rows are written back.
+	idleRound = 30 * time.Second
+	// retryRound is the pause after a round that failed.
+	retryRound = time.Second
+)
+
+func (e *Engine) writebackLoop() {
+	timer := time.NewTimer(idleRound)
+	defer timer.Stop()
+	for {
+		select {
+		case <-e.stop:
+			return
+		case <-e.writeback:
+		case <-timer.C:
+		}
+		pause := idleRound
+		if err := e.awaitStore(); err != nil {
+			return
+		}
+		if err := e.Round(); err != nil && !e.closed.Load() {
+			pause = retryRound
+		}
+		timer.Reset(pause)
+	}
+}
+
+// awaitStore waits while the store has many tables to compact: adding more would
+// make reads slow. Dirty rows pile up meanwhile, and slow the writers down.
+func (e *Engine) awaitStore() error {
+	for e.store.sublevels() >= l0Patience && e.roundErr.Load() == nil && e.failure.Load() == nil {
+		select {
+		case <-e.stop:
+			return e.usable()
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+// Round writes back everything that is dirty now.
+func (e *Engine) Round() error {
+	e.round.Lock()
+	defer e.round.Unlock()
+	if err := e.refusal(); err != nil {
+		return err
+	}
+	start := time.Now()
+	err := e.writeBack()
+	if err != nil {
+		err = fmt.Errorf("writing rows back: %w", err)
+		e.roundErrors.Add(1)
+		if e.failure.Load() == nil {
+			e.log.Error("writing rows to the store failed, it will be tried again", "dir", e.dir, "err", err)
+		}
+		e.roundErr.Store(&err)
+	} else {
+		e.roundErr.Store(nil)
+		e.rounds.Add(1)
+		e.roundNanos.Add(time.Since(start).Nanoseconds())
+	}
+	e.roomMu.Lock()
+	close(e.roomCh)
+	e.roomCh = make(chan struct{})
+	e.roomMu.Unlock()
+	return err
+}
+
+// room is closed when a round ends.
+func (e *Engine) room() <-chan struct{} {
+	e.roomMu.Lock()
+	defer e.roomMu.Unlock()
+	return e.roomCh
+}
+
+func (e *Engine) writeBack() (err error) {
+	var seq uint64
+	var sums map[string]int64
+	var appended int64
+	e.set.Cut(func() {
+		seq, appended = e.journal.Last(), e.appended.Load()
+		sums = e.counters.copy()
+	})
+	if seq == e.checkpoint.Load() {
+		return nil
+	}
+	b := &builder{s: e.store}
+	var taken []int
+	defer func() {
+		if err != nil {
+			b.abandon()
+			for _, no := range taken {
+				e.set.Return(no)
+			}
+		}
+	}()
+	for no := range 1 << 16 {
+		if !e.set.Take(no) {
+			continue
+		}
+		taken = append(taken, no)
+		for _, d := range e.set.Deletions(no) {
+			b.deleteRange(d.Lo, d.Hi)
+		}
+		if err = e.set.Copy(no, b.add); err != nil {
+			return err
+		}
+		if e.closed.Load() {
+			return e.usable()
+		}
+	}
+	if err = b.addState(seq, sums); err != nil {
+		return err
+	}
+	newest := e.journal.Last()
+	if err = e.journal.Sync(newest); err != nil {
+		return err
+	}
+	if err = b.finish(); err != nil {
+		return err
+	}
+	e.set.SetLoadStamp(newest)
+	for _, no := range taken {
+		e.set.Settle(no)
+	}
+	e.checkpoint.Store(seq) // after the last Settle: see resident.Snapshot
+	e.checkpointAt.Store(time.Now().UnixNano())
+	e.settledBytes.Store(appended)
+	e.counters.forget(sums)
+	e.roundRows.Add(b.rows)
+	e.roundBytes.Add(b.bytes)
+	if err := e.journal.Remove(seq); err != nil {
+		// The round is done; the segments go with a later one.
+		e.log.Warn("removing old journal segments failed", "dir", e.dir, "err", err)
+	}
+	return nil
+}
+
+// addState adds the engine's own rows, which come behind all others.
+func (b *builder) addState(seq uint64, sums map[string]int64) error {
+	err := b.add(checkpointKey, binary.BigEndian.AppendUint64(nil, seq), false)
+	for _, key := range slices.Sorted(maps.Keys(sums)) {
+		row := append(append([]byte{}, counterPrefix...), key...)
+		err = errors.Join(err, b.add(row, binary.BigEndian.AppendUint64(nil, uint64(sums[key])), sums[key] == 0))
+	}
+	return err
+}
+
+func (c *counters) copy() map[string]int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.m)
+}
+
+// forget drops counters that are zero and whose rows the round has deleted.
+func (c *counters) forget(sums map[string]int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key, sum := range sums {
+		if sum == 0 && c.m[key] == 0 {
+			delete(c.m, key)
+		}
+	}
+}

@@ -1,0 +1,313 @@
+// Package journal is an ordered log of records, the part of a store that makes
+// writes durable before anything else has them. It knows bytes, not rows.
+//
+// A Journal keeps its log in the segment files of one directory; FORMAT.md has
+// their bytes. Records are numbered from 1 on without gaps. Append writes a
+// record with one write to the operating system, in the order of the numbers;
+// one goroutine fsyncs, for everybody who waits at that moment; another keeps
+// the next segment ready, so that changing over is no more than a switch.
+//
+// Invariants:
+//  1. What Open replays is a prefix of what was appended, and never shorter
+//     than what Synced had reached.
+//  2. A record of which Append returned an error is never replayed. Only if the
+//     disk refuses even to undo it can that not be held; the journal then has
+//     failed, and says so.
+//  3. After a failed fsync nothing becomes durable any more: a later fsync that
+//     succeeds proves nothing about the pages that were lost. Open therefore
+//     writes again what it read and cannot know to be on disk.
+//  4. Files that Open found are not appended to: a checkpoint may share them.
+//
+// The journal does not lock its directory; its owner does.
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// Errors of a journal, wrapped with the file and what to do.
+var (
+	// ErrFull: there is no space for the record. Nothing of it was kept, and
+	// later appends may work.
+	ErrFull = errors.New("no space left for the journal")
+	// ErrFailed: a write or an fsync failed. The journal takes no more records.
+	ErrFailed = errors.New("journal has failed")
+	// ErrCorrupt: records that were on disk are damaged or missing.
+	ErrCorrupt = errors.New("journal is corrupt")
+	// ErrVersion: the files are of a version that this program does not know.
+	ErrVersion = errors.New("unknown version of the journal")
+	// ErrTooLarge: the payload is larger than MaxPayload.
+	ErrTooLarge = errors.New("record is too large for the journal")
+	// ErrClosed: the journal was closed.
+	ErrClosed = errors.New("journal is closed")
+)
+
+// Policy says when a record counts as durable, and when fsync is called.
+type Policy int32
+
+const (
+	Always   Policy = 1 // durable when fsynced, which is done at once
+	EverySec Policy = 2 // durable when written; fsync once a second
+	No       Policy = 3 // durable when written; fsync when a segment is full
+)
+
+// Log is an ordered log of records: what a store needs of it, whether it is
+// kept in local files or agreed upon with others.
+type Log interface {
+	// Append adds a record behind all others and returns its number. The
+	// payload is rec[HeadRoom:]; what is before it is the log's to write. It
+	// does not keep rec. On an error the record is not in the log.
+	Append(rec []byte) (seq uint64, err error)
+	// Last is the number of the newest record.
+	Last() uint64
+	// Durable is the number up to which all records are safe, in the sense of
+	// the log's policy. It never decreases.
+	Durable() uint64
+	// Sync waits until all records up to seq survive a loss of power.
+	Sync(seq uint64) error
+	// Remove allows the log to forget the records up to upTo.
+	Remove(upTo uint64) error
+	// Err is nil, or says why the log takes no more records: those above
+	// Durable will never become durable.
+	Err() error
+	// Close makes all records durable and ends the log.
+	Close() error
+}
+
+// Options are how a journal is opened. Only Dir is needed.
+type Options struct {
+	FS           FS     // OS if nil
+	Dir          string // made if it is not there
+	SegmentBytes int64  // size of a segment; 64 MiB if zero
+	Policy       Policy // EverySec if zero
+	Logger       *slog.Logger
+	// OnDurable is called, without locks and never twice at a time, when
+	// Durable has grown by an fsync or by a change of policy, and when Err has
+	// changed.
+	OnDurable func()
+	// Gather is called between two fsyncs if records wait already. It may wait
+	// a moment for more of them.
+	Gather func()
+	// For tests: Tick comes once a second, Now tells the time, LogID is the
+	// number of a new log (random if zero).
+	Tick     <-chan time.Time
+	Now      func() time.Time
+	LogID    uint32
+	fillStep int64 // how many zeros are written at a time; 256 KiB if zero
+}
+
+// Journal is a Log in local files.
+type Journal struct {
+	o   Options
+	log uint32 // the log's number
+
+	last, synced, durable atomic.Uint64
+	err                   atomic.Pointer[error]
+
+	wake, make chan struct{} // for the two goroutines, one token each
+	quit       chan struct{}
+	running    sync.WaitGroup
+	files      sync.Mutex // held by what removes or links segments; before mu
+
+	mu      sync.Mutex
+	changed sync.Cond // on mu: synced, err, making or closed has changed
+	policy  Policy
+	closed  bool
+	active  *segment
+	spare   *segment   // the next one, if it is ready
+	making  bool       // it is being made
+	rotated []*segment // full, not yet synced
+	old     []span     // all segments before active
+	claimed uint64     // the newest number that a record claims as synced
+	want    uint64     // somebody waits until this is synced
+	notify  bool       // OnDurable is due
+	idleAt  uint64     // last, at the tick before
+	head    [headerSize]byte
+	figures figures
+}
+
+var _ Log = (*Journal)(nil)
+
+// span is a segment that is no longer written.
+type span struct {
+	index, first uint64
+	bytes        int64
+}
+
+// Open reads the log in o.Dir and returns it, ready to be appended to. Every
+// record with a number above from is given to replay, in order; its payload is
+// valid during the call. The caller has the records up to from elsewhere: they
+// may be missing. progress (or nil) is told how many bytes were read,
+// and how many there are. A torn tail is cut off; if records that were on disk
+// are damaged or missing, the error wraps ErrCorrupt.
+func Open(o Options, from uint64, replay func(seq uint64, payload []byte) error, progress func(done, total int64)) (*Journal, error) {
+	if o.FS == nil {
+		o.FS = OS
+	}
+	if o.SegmentBytes <= 0 {
+		o.SegmentBytes = 64 << 20
+	}
+	if o.fillStep <= 0 {
+		o.fillStep = 256 << 10
+	}
+	if o.Policy == 0 {
+		o.Policy = EverySec
+	}
+	if o.Policy < Always || o.Policy > No {
+		return nil, fmt.Errorf("journal: unknown policy %d", o.Policy)
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.OnDurable == nil {
+		o.OnDurable = func() {}
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	j := &Journal{o: o, policy: o.Policy, wake: make(chan struct{}, 1), make: make(chan struct{}, 1), quit: make(chan struct{})}
+	j.changed.L = &j.mu
+	if err := o.FS.MkdirAll(o.Dir); err != nil {
+		return nil, fmt.Errorf("journal: making %s: %w", o.Dir, err)
+	}
+	if err := j.recover(from, replay, progress); err != nil {
+		return nil, err
+	}
+	j.figures.syncedAt = o.Now()
+	j.running.Go(j.runSyncer)
+	j.running.Go(j.runMaker)
+	poke(j.make)
+	return j, nil
+}
+
+// poke leaves a token, if there is none yet.
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// Append implements Log. When it returns nil the record is with the operating
+// system: it survives the end of this process, however that comes.
+func (j *Journal) Append(rec []byte) (uint64, error) {
+	if len(rec) < HeadRoom {
+		return 0, fmt.Errorf("journal: a record of %d bytes has no room for its header", len(rec))
+	}
+	if uint64(len(rec)-HeadRoom) > MaxPayload {
+		return 0, fmt.Errorf("journal: %w: %d bytes", ErrTooLarge, len(rec)-HeadRoom)
+	}
+	sum := crc32.Checksum(rec[HeadRoom:], castagnoli)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if err := j.room(int64(len(rec))); err != nil {
+		return 0, err
+	}
+	seq := j.last.Load() + 1
+	if err := j.write(rec, sum, Data, seq); err != nil {
+		return 0, err
+	}
+	j.figures.records++
+	j.last.Store(seq)
+	if j.policy == Always {
+		j.want = seq
+		poke(j.wake)
+	} else {
+		j.durable.Store(seq)
+	}
+	return seq, nil
+}
+
+// write puts a record at the end of the active segment. mu is held.
+func (j *Journal) write(rec []byte, sum uint32, kind Kind, seq uint64) error {
+	synced := j.synced.Load()
+	head{length: uint32(len(rec) - HeadRoom), log: j.log, seq: seq, synced: synced, kind: kind}.put(rec, sum)
+	n, err := j.active.file.WriteAt(rec, j.active.end)
+	if err != nil || n < len(rec) {
+		return j.undo(n, err)
+	}
+	size := padded(int64(n))
+	j.active.end += size
+	j.claimed = synced
+	j.figures.writes++
+	j.figures.written += size
+	return nil
+}
+
+// undo removes the n bytes that were written of a record before err came.
+func (j *Journal) undo(n int, err error) error {
+	if err == nil {
+		err = io.ErrShortWrite
+	}
+	if n > 0 || !isFull(err) {
+		// Bytes that are missing may have been zeros, as the file has there
+		// anyway: the record could be whole. So the undo must reach the disk.
+		undo := j.active.file.Truncate(j.active.end)
+		if undo == nil {
+			undo = j.active.file.Sync()
+		}
+		if undo != nil {
+			return j.fail(fmt.Errorf("writing %s: %w; removing what was written: %w; the record behind %d may appear after a restart", filepath.Join(j.o.Dir, j.active.name), err, undo, j.last.Load()))
+		}
+	}
+	return j.failWrite(j.active.name, err)
+}
+
+// failWrite is what becomes of an error of a write: a full disk may get space
+// again, everything else is final. mu is held.
+func (j *Journal) failWrite(name string, err error) error {
+	if isFull(err) {
+		return fmt.Errorf("%w: writing %s: %w: free some space, then writes work again", ErrFull, filepath.Join(j.o.Dir, name), err)
+	}
+	return j.fail(fmt.Errorf("writing %s: %w", filepath.Join(j.o.Dir, name), err))
+}
+
+func isFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
+
+// fail stops the journal for good and returns its error. mu is held.
+func (j *Journal) fail(cause error) error {
+	if p := j.err.Load(); p != nil {
+		return *p
+	}
+	err := fmt.Errorf("%w: %w: no more records are taken, those after %d may not be on disk: check the disk, then restart", ErrFailed, cause, j.synced.Load())
+	j.err.Store(&err)
+	j.o.Logger.Error("journal: failed", "err", err)
+	j.notify = true
+	poke(j.wake)
+	j.changed.Broadcast()
+	return err
+}
+
+// refusal is why no record is taken, or nil. mu is held.
+func (j *Journal) refusal() error {
+	if j.closed {
+		return ErrClosed
+	}
+	return j.Err()
+}
+
+// Last implements Log.
+func (j *Journal) Last() uint64 { return j.last.Load() }
+
+// Durable implements Log: by the policy what is fsynced, or what is written.
+func (j *Journal) Durable() uint64 { return j.durable.Load() }
+
+// Synced is the number up to which all records are fsynced.
+func (j *Journal) Synced() uint64 { return j.synced.Load() }
+
+// Err implements Log.
+func (j *Journal) Err() error {
+	if p := j.err.Load(); p != nil {
+		return *p
+	}
+	return nil
+}

@@ -1,0 +1,316 @@
+package journal
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+)
+
+// Reading. A cursor walks the records of all segments in order and stops at
+// the first place that is not what it must be. Whether that place is a torn
+// tail or corruption is told by what stands behind it: every record says up to
+// which sequence number the log was on disk when it was written. If something
+// behind the bad place says that the record there was on disk, then the disk
+// has lost it; if nothing does, then nobody was promised it.
+
+// Entry is a record as it was read.
+type Entry struct {
+	File    string // name of the segment
+	Index   uint64 // of the segment
+	Offset  int64
+	Seq     uint64 // of a mark: of the record before it
+	Synced  uint64 // up to here the log was on disk when the record was written
+	Kind    Kind
+	Payload []byte // valid until the next record is read
+}
+
+// damage is a place that a cursor cannot read on from.
+type damage struct {
+	i    int    // segment
+	name string // its name
+	off  int64
+	seq  uint64 // of the record that should be there
+	why  string
+}
+
+func (d *damage) Error() string {
+	return fmt.Sprintf("segment %s, offset %d, record %d: %s", d.name, d.off, d.seq, d.why)
+}
+
+// found is a segment file.
+type found struct {
+	name  string
+	index uint64
+	size  int64
+	first uint64
+	bad   error // what is wrong with its header, or nil
+	end   int64 // behind its last good record, once it was read
+}
+
+const chunk = 1 << 20
+
+type cursor struct {
+	fs   FS
+	dir  string
+	segs []*found // by index
+	log  uint32   // the log's number, 0 if no header could tell it
+
+	i     int // where the next record is
+	off   int64
+	want  uint64 // its sequence number; 0: whatever comes
+	begun bool   // the segment before i was read
+
+	file   File // of segment opened, with some bytes of it from base on
+	opened int
+	buf    []byte
+	base   int64
+	onRead func(i int, off int64)
+}
+
+// load lists the segments and reads their headers.
+func load(fs FS, dir string) (*cursor, error) {
+	names, err := fs.List(dir)
+	if err != nil {
+		return nil, fmt.Errorf("journal: listing %s: %w", dir, err)
+	}
+	c := &cursor{fs: fs, dir: dir, opened: -1}
+	for _, name := range names {
+		if index, ok := parseName(name); ok {
+			c.segs = append(c.segs, &found{name: name, index: index})
+		}
+	}
+	slices.SortFunc(c.segs, func(a, b *found) int { return cmp.Compare(a.index, b.index) })
+	for i, s := range c.segs {
+		if err := c.open(i); err != nil {
+			return nil, errors.Join(err, c.close())
+		}
+		if s.size < headerSize {
+			s.bad = errHeader
+			continue
+		}
+		b, err := c.at(i, 0, headerSize)
+		if err != nil {
+			return nil, errors.Join(err, c.close())
+		}
+		var log uint32
+		log, s.first, s.bad = parseSegmentHeader(b, s.index)
+		switch {
+		case errors.Is(s.bad, ErrVersion):
+			return nil, errors.Join(fmt.Errorf("journal: segment %s: %w", s.name, s.bad), c.close())
+		case s.bad == nil && c.log == 0:
+			c.log = log
+		case s.bad == nil && c.log != log:
+			s.bad = errors.New("the segment belongs to another log")
+		}
+	}
+	return c, nil
+}
+
+// start moves to the newest segment that has everything behind from.
+func (c *cursor) start(from uint64) {
+	c.want = from + 1
+	for i, s := range c.segs {
+		if s.bad == nil && s.first <= from+1 {
+			c.i, c.want = i, s.first
+		}
+	}
+}
+
+// next returns the next record: io.EOF at the end, a *damage at a bad place.
+func (c *cursor) next() (Entry, error) {
+	for c.i < len(c.segs) {
+		s := c.segs[c.i]
+		if c.off == 0 {
+			if spare, err := c.onlySpares(); err != nil || spare {
+				return Entry{}, orEOF(err)
+			}
+			if why := c.misplaced(s); why != "" {
+				return Entry{}, c.damaged(why)
+			}
+			c.off, c.want, c.begun, s.end = headerSize, s.first, true, headerSize
+		}
+		h, payload, why, err := c.record(c.i, c.off)
+		if err != nil {
+			return Entry{}, err
+		}
+		if why != "" {
+			if empty, err := c.empty(c.i, c.off); err != nil {
+				return Entry{}, err
+			} else if !empty {
+				return Entry{}, c.damaged(why)
+			}
+			c.i, c.off = c.i+1, 0
+			continue
+		}
+		e := Entry{File: s.name, Index: s.index, Offset: c.off, Seq: h.seq, Synced: h.synced, Kind: h.kind, Payload: payload}
+		follows := h.seq + 1
+		if h.kind == Data && h.seq != c.want || h.kind == Mark && follows != c.want {
+			return Entry{}, c.damaged(fmt.Sprintf("record %d is here", h.seq))
+		}
+		c.off, c.want = c.off+h.size(), follows
+		s.end = c.off
+		return e, nil
+	}
+	return Entry{}, io.EOF
+}
+
+// misplaced says why a segment cannot follow what was read so far, or "".
+func (c *cursor) misplaced(s *found) string {
+	switch {
+	case s.bad != nil:
+		return s.bad.Error()
+	case c.begun && s.index != c.segs[c.i-1].index+1:
+		return fmt.Sprintf("segment %s, which stood before this one, is missing", segmentName(s.index-1))
+	case c.want != s.first && c.want != 0 && c.begun:
+		return fmt.Sprintf("the segment begins with record %d", s.first)
+	case c.want != s.first && c.want != 0:
+		return fmt.Sprintf("the log begins with record %d, older segments are missing", s.first)
+	}
+	return ""
+}
+
+func orEOF(err error) error {
+	if err != nil {
+		return err
+	}
+	return io.EOF
+}
+
+func (c *cursor) damaged(why string) error {
+	return &damage{i: c.i, name: c.segs[c.i].name, off: c.off, seq: c.want, why: why}
+}
+
+// onlySpares says whether this and all later files were never used.
+func (c *cursor) onlySpares() (bool, error) {
+	for i := c.i; i < len(c.segs); i++ {
+		if c.segs[i].bad == nil {
+			return false, nil
+		}
+		if empty, err := c.empty(i, 0); err != nil || !empty {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// record reads what is at a place. why is empty if that is a valid record.
+func (c *cursor) record(i int, off int64) (h head, payload []byte, why string, err error) {
+	rest := c.segs[i].size - off
+	if rest < HeadRoom {
+		return h, nil, "the file ends inside of a record's header", nil
+	}
+	b, err := c.at(i, off, HeadRoom)
+	if err != nil {
+		return h, nil, "", err
+	}
+	h, ok := parse(b)
+	n := HeadRoom + int64(h.length)
+	switch {
+	case !ok:
+		return h, nil, "no record begins here", nil
+	case h.log != c.log && c.log != 0:
+		return h, nil, "the record belongs to another log", nil
+	case n > rest:
+		return h, nil, "the record is longer than its file", nil
+	}
+	if b, err = c.at(i, off, min(h.size(), rest)); err != nil {
+		return h, nil, "", err
+	}
+	if sumOf(b, b[HeadRoom:n]) != h.sum || !zeros(b[n:]) {
+		return h, nil, "the record's checksum is wrong", nil
+	}
+	return h, b[HeadRoom:n:n], "", nil
+}
+
+// find looks for a valid record at or behind a place. It returns i past the
+// last segment if there is none.
+func (c *cursor) find(i int, off int64) (int, int64, head, error) {
+	for ; i < len(c.segs); i, off = i+1, 0 {
+		for off = max(off, headerSize); off+HeadRoom <= c.segs[i].size; off += align {
+			if h, _, why, err := c.record(i, off); err != nil || why == "" {
+				return i, off, h, err
+			}
+		}
+	}
+	return i, 0, head{}, nil
+}
+
+// witness looks behind d for a record which says that the one that should be
+// at d was on disk. It returns "" if there is none.
+func (c *cursor) witness(d *damage) (string, error) {
+	for i, off := d.i, d.off; ; {
+		at, where, h, err := c.find(i, off)
+		if err != nil || at == len(c.segs) {
+			return "", err
+		}
+		if h.synced >= max(d.seq, 1) {
+			return fmt.Sprintf("segment %s, offset %d says that all up to %d had been synced", c.segs[at].name, where, h.synced), nil
+		}
+		i, off = at, where+h.size()
+	}
+}
+
+// empty says whether a segment has only zeros from off on.
+func (c *cursor) empty(i int, off int64) (bool, error) {
+	for size := c.segs[i].size; off < size; {
+		b, err := c.at(i, off, min(chunk, size-off))
+		if err != nil || !zeros(b) {
+			return false, err
+		}
+		off += int64(len(b))
+	}
+	return true, nil
+}
+
+// at returns n bytes of a segment, which must have them. They are valid until
+// the next call.
+func (c *cursor) at(i int, off, n int64) ([]byte, error) {
+	if i == c.opened && off >= c.base && off+n <= c.base+int64(len(c.buf)) {
+		return c.buf[off-c.base:][:n], nil
+	}
+	if err := c.open(i); err != nil {
+		return nil, err
+	}
+	n, size := max(n, min(chunk, c.segs[i].size-off)), n
+	c.buf = slices.Grow(c.buf[:0], int(n))[:n]
+	c.base = off
+	if m, err := c.file.ReadAt(c.buf, off); int64(m) < n {
+		c.buf = c.buf[:0]
+		return nil, fmt.Errorf("journal: reading %d bytes at offset %d of %s: %w", n, off, c.segs[i].name, err)
+	}
+	if c.onRead != nil {
+		c.onRead(i, off+n)
+	}
+	return c.buf[:size], nil
+}
+
+func (c *cursor) open(i int) error {
+	if i == c.opened {
+		return nil
+	}
+	if err := c.close(); err != nil {
+		return err
+	}
+	f, err := c.fs.Open(c.path(i))
+	if err != nil {
+		return fmt.Errorf("journal: opening %s: %w", c.segs[i].name, err)
+	}
+	c.file, c.opened = f, i
+	if c.segs[i].size, err = f.Size(); err != nil {
+		return fmt.Errorf("journal: size of %s: %w", c.segs[i].name, err)
+	}
+	return nil
+}
+
+func (c *cursor) path(i int) string { return filepath.Join(c.dir, c.segs[i].name) }
+
+func (c *cursor) close() error {
+	if c.opened < 0 {
+		return nil
+	}
+	c.opened, c.buf = -1, c.buf[:0]
+	return c.file.Close()
+}

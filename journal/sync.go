@@ -1,0 +1,226 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+)
+
+// Making durable. One goroutine calls fsync; whatever was written before a call
+// began is served by it. Nobody else does, but for the undoing of a record.
+
+// runSyncer is that goroutine.
+func (j *Journal) runSyncer() {
+	tick := j.o.Tick
+	if tick == nil {
+		t := time.NewTicker(time.Second)
+		defer t.Stop()
+		tick = t.C
+	}
+	for {
+		select {
+		case <-j.wake:
+		case <-tick:
+			j.tick()
+		case <-j.quit:
+			return
+		}
+		for j.due() {
+			j.sync()
+			if j.o.Gather != nil && j.due() {
+				j.o.Gather()
+			}
+		}
+		j.mu.Lock()
+		notify := j.notify
+		j.notify = false
+		j.mu.Unlock()
+		if notify {
+			j.o.OnDurable()
+		}
+	}
+}
+
+// due says whether an fsync is called for.
+func (j *Journal) due() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.Err() == nil && (j.want > j.synced.Load() || len(j.rotated) > 0)
+}
+
+// tick does what is done once a second: the fsync of EverySec, a mark if the
+// newest claim is older than what is synced and no record comes to bring it,
+// another try at a spare segment.
+func (j *Journal) tick() {
+	j.mu.Lock()
+	last := j.last.Load()
+	idle := last == j.idleAt
+	j.idleAt = last
+	if j.policy == EverySec {
+		j.want = last
+	}
+	marked := idle && j.mark() && j.policy != No
+	j.figures.tick()
+	poke(j.make)
+	j.mu.Unlock()
+	if marked {
+		j.sync()
+	}
+}
+
+// mark writes a mark if there is something to claim. A mark that cannot be
+// written is no loss; if the journal failed by it, that is told elsewhere. mu
+// is held.
+func (j *Journal) mark() bool {
+	seq := j.last.Load()
+	return j.claimed < j.synced.Load() && j.Err() == nil && j.write(j.head[:HeadRoom], 0, Mark, seq) == nil
+}
+
+// sync fsyncs everything that was written before.
+func (j *Journal) sync() {
+	j.mu.Lock()
+	last, written, full, active := j.last.Load(), j.figures.written, j.rotated, j.active
+	j.mu.Unlock()
+	if j.Err() != nil {
+		return
+	}
+	start := j.o.Now()
+	err := j.syncFiles(full, active)
+	now := j.o.Now()
+
+	j.mu.Lock()
+	grew := false
+	if err == nil && j.Err() == nil {
+		j.synced.Store(last)
+		if grew = j.durable.Load() < last; grew {
+			j.durable.Store(last)
+		}
+		j.rotated = j.rotated[len(full):]
+		j.figures.sync(now, now.Sub(start), written)
+	} else {
+		full = nil
+	}
+	if err != nil {
+		j.fail(err)
+	}
+	j.changed.Broadcast()
+	j.mu.Unlock()
+	if grew {
+		j.o.OnDurable()
+	}
+	for _, s := range full {
+		s.close()
+	}
+}
+
+// syncFiles makes durable the segments and their names. Full ones give back
+// the space that they did not use.
+func (j *Journal) syncFiles(full []*segment, active *segment) error {
+	for _, s := range full {
+		_ = s.file.Truncate(s.end) // zeros that stay do no harm
+		if err := j.syncFile(s); err != nil {
+			return err
+		}
+	}
+	return j.syncFile(active)
+}
+
+func (j *Journal) syncFile(s *segment) error {
+	if err := s.file.Sync(); err != nil {
+		return fmt.Errorf("fsync of %s: %w", filepath.Join(j.o.Dir, s.name), err)
+	}
+	return j.enter(s)
+}
+
+// enter makes a segment's name durable.
+func (j *Journal) enter(s *segment) error {
+	if s.entered.Load() {
+		return nil
+	}
+	if err := j.o.FS.SyncDir(j.o.Dir); err != nil {
+		return fmt.Errorf("fsync of %s: %w", j.o.Dir, err)
+	}
+	s.entered.Store(true)
+	return nil
+}
+
+// Sync implements Log. It shares the fsyncs of others.
+func (j *Journal) Sync(seq uint64) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	seq = min(seq, j.last.Load())
+	return j.await(seq, func() bool { return j.synced.Load() >= seq })
+}
+
+// await has everything up to seq synced, and waits until done. mu is held.
+func (j *Journal) await(seq uint64, done func() bool) error {
+	j.want = max(j.want, seq)
+	poke(j.wake)
+	for !done() {
+		if err := j.refusal(); err != nil {
+			return err
+		}
+		j.changed.Wait()
+	}
+	return nil
+}
+
+// SetPolicy changes the policy. A stricter one holds for the records that come
+// after; those before stay durable in the sense that they were, but when it
+// returns nil they are fsynced, too.
+func (j *Journal) SetPolicy(p Policy) error {
+	if p < Always || p > No {
+		return fmt.Errorf("journal: unknown policy %d", p)
+	}
+	j.mu.Lock()
+	j.policy = p
+	last := j.last.Load()
+	if p != Always && j.Err() == nil && j.durable.Load() < last {
+		j.durable.Store(last)
+		j.notify = true
+		poke(j.wake)
+	}
+	j.mu.Unlock()
+	if p != Always {
+		return nil
+	}
+	poke(j.make)
+	return j.Sync(last)
+}
+
+// Close implements Log.
+func (j *Journal) Close() error {
+	j.mu.Lock()
+	if j.closed {
+		j.mu.Unlock()
+		return nil
+	}
+	j.closed = true
+	j.changed.Broadcast()
+	j.mu.Unlock()
+	close(j.quit)
+	j.running.Wait()
+
+	if j.synced.Load() < j.last.Load() || len(j.rotated) > 0 {
+		j.sync()
+	}
+	j.mu.Lock()
+	marked := j.mark()
+	err := j.Err()
+	if err == nil {
+		err = j.active.file.Truncate(j.active.end)
+	}
+	j.mu.Unlock()
+	if marked && err == nil {
+		j.sync()
+		err = j.Err()
+	}
+	for _, s := range append(j.rotated, j.active) {
+		err = errors.Join(err, s.file.Close())
+	}
+	if j.spare != nil {
+		err = errors.Join(err, j.drop(j.spare))
+	}
+	return err
+}

@@ -1,0 +1,206 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strconv"
+)
+
+// Problem is something wrong with a log.
+type Problem struct {
+	File    string
+	Offset  int64
+	Seq     uint64 // of the record that should be there; 0 if that is not known
+	What    string
+	Corrupt bool // Open would refuse it; else it is a torn tail, which Open cuts
+}
+
+func (p Problem) String() string {
+	return fmt.Sprintf("segment %s, offset %d, record %d: %s", p.File, p.Offset, p.Seq, p.What)
+}
+
+// Report is what Walk found.
+type Report struct {
+	Segments    int // with files that were never used
+	Bytes       int64
+	Records     int
+	Marks       int
+	First, Last uint64 // numbers of records; 0 if there is none
+	Synced      uint64 // the newest number that was claimed to be on disk
+	Problems    []Problem
+}
+
+// Walk reads all that there is of a log and gives every record and mark to
+// visit. It changes nothing. Behind a bad place it goes on with the next record
+// that it can make out. Of a log in use the newest record may look torn. An
+// error of visit ends it.
+func Walk(fs FS, dir string, visit func(Entry) error) (Report, error) {
+	var r Report
+	c, err := load(fs, dir)
+	if err != nil {
+		return r, err
+	}
+	defer c.close()
+	r.Segments = len(c.segs)
+	for _, s := range c.segs {
+		r.Bytes += s.size
+	}
+	for {
+		e, err := c.next()
+		var d *damage
+		switch {
+		case err == nil:
+			r.add(e)
+			if err := visit(e); err != nil {
+				return r, err
+			}
+		case err == io.EOF:
+			return r, nil
+		case errors.As(err, &d):
+			r.Problems = append(r.Problems, c.describe(d))
+			c.skip(d)
+		default: // the file cannot be read
+			r.Problems = append(r.Problems, Problem{c.segs[c.i].name, c.off, c.want, err.Error(), true})
+			c.i, c.off, c.want, c.begun = c.i+1, 0, 0, false
+		}
+	}
+}
+
+func (r *Report) add(e Entry) {
+	r.Synced = max(r.Synced, e.Synced)
+	if e.Kind == Mark {
+		r.Marks++
+		return
+	}
+	r.Records++
+	r.Last = e.Seq
+	if r.First == 0 {
+		r.First = e.Seq
+	}
+}
+
+// describe tells whether the damage is a torn tail or worse.
+func (c *cursor) describe(d *damage) Problem {
+	p := Problem{File: d.name, Offset: d.off, Seq: d.seq, What: d.why}
+	switch why, err := c.witness(d); {
+	case err != nil:
+		p.Corrupt, p.What = true, p.What+"; what is behind cannot be read: "+err.Error()
+	case why != "":
+		p.Corrupt, p.What = true, p.What+"; corrupt: "+why
+	default:
+		p.What += "; a torn tail: nothing behind says that it was on disk"
+	}
+	return p
+}
+
+// skip moves to the next valid record at or behind d.
+func (c *cursor) skip(d *damage) {
+	i, off, h, err := c.find(d.i, d.off)
+	if err != nil {
+		i, off = i+1, 0
+	}
+	if c.i, c.off, c.want, c.begun = i, off, h.seq, off > 0; h.kind == Mark {
+		c.want++
+	}
+}
+
+// Salvaged is what Salvage did.
+type Salvaged struct {
+	Problem  Problem  // the bad place; no File if there was none
+	Kept     uint64   // the last record that is still in the log
+	Lost     int      // records behind the bad place that could be made out
+	LostLast uint64   // the newest number among them and their claims
+	Aside    []string // files into which the rest was put
+}
+
+// Salvage makes a log that Open refuses one that it takes: it keeps what is
+// before the first bad place behind from, and puts the segments with the rest
+// aside as *.damaged. The records behind that place are lost to the log, even
+// if they were acknowledged. It leaves a log without a bad place alone.
+func Salvage(fs FS, dir string, from uint64) (Salvaged, error) {
+	var r Salvaged
+	c, err := load(fs, dir)
+	if err != nil {
+		return r, err
+	}
+	defer c.close()
+	c.start(from)
+	for err == nil {
+		_, err = c.next()
+	}
+	r.Kept = c.want - 1
+	var d *damage
+	if err == io.EOF {
+		return r, nil
+	} else if !errors.As(err, &d) {
+		return r, err
+	}
+	r.Problem = c.describe(d)
+	for i, off := d.i, d.off; ; {
+		var h head
+		if i, off, h, err = c.find(i, off); err != nil {
+			return r, err
+		} else if i == len(c.segs) {
+			break
+		}
+		if h.kind == Data {
+			r.Lost++
+		}
+		r.LostLast = max(r.LostLast, h.seq)
+		off += h.size()
+	}
+	if err := c.putAside(d, &r); err != nil {
+		return r, fmt.Errorf("journal: salvaging %s: %w", dir, err)
+	}
+	return r, nil
+}
+
+// putAside goes from the newest segment to the one with the bad place, so that
+// it can be done again if it is interrupted. That one is not changed but made
+// anew: a checkpoint may share the file.
+func (c *cursor) putAside(d *damage, r *Salvaged) error {
+	taken, err := c.fs.List(c.dir)
+	if err != nil {
+		return err
+	}
+	if err := c.close(); err != nil {
+		return err
+	}
+	for i := len(c.segs) - 1; i >= d.i; i-- {
+		name := c.segs[i].name + ".damaged"
+		for n := 2; slices.Contains(taken, name); n++ {
+			name = c.segs[i].name + ".damaged" + strconv.Itoa(n)
+		}
+		r.Aside = append(r.Aside, name)
+		if i == d.i && d.off > 0 {
+			return c.shorten(i, d.off, filepath.Join(c.dir, name))
+		}
+		if err := c.fs.Rename(c.path(i), filepath.Join(c.dir, name)); err != nil {
+			return err
+		}
+	}
+	return c.fs.SyncDir(c.dir)
+}
+
+// shorten replaces a segment by its first size bytes; aside gets all of it.
+func (c *cursor) shorten(i int, size int64, aside string) error {
+	if c.fs.Link(c.path(i), aside) != nil {
+		if err := copyFile(c.fs, c.path(i), aside, -1); err != nil {
+			return err
+		}
+	}
+	part := c.path(i) + ".part"
+	if err := copyFile(c.fs, c.path(i), part, size); err != nil {
+		return err
+	}
+	if err := c.fs.SyncDir(c.dir); err != nil {
+		return err
+	}
+	if err := c.fs.Rename(part, c.path(i)); err != nil {
+		return err
+	}
+	return c.fs.SyncDir(c.dir)
+}

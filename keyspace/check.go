@@ -1,0 +1,400 @@
+package keyspace
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"redoubt/engine"
+)
+
+// Checking the rows of a store against FORMAT.md.
+//
+// Memory does not grow with the store: no list of keys is kept. Where two sets
+// of rows must be the same (keys with a time of death and expire rows; values
+// that keys name and values that have rows), both are reduced to a print, a
+// number of members and a sum of their hashes, while the rows go by in order.
+// Only where two prints differ are rows looked up one by one, to name those at
+// fault.
+
+// Checked is what Check saw.
+type Checked struct {
+	Rows, Keys, Volatile, Values int64
+	// Whole is false if rows could not be read, or not be understood at all:
+	// counters and the owners of rows were then not compared.
+	Whole bool
+}
+
+// print stands for a set of rows.
+type print struct{ n, sum uint64 }
+
+func (p *print) add(row []byte) { p.n, p.sum = p.n+1, p.sum+engine.Hash(row) }
+
+type checker struct {
+	Checked
+	r      engine.Reader
+	report func(kind, place, what string)
+	tell   Teller
+
+	dead   map[uint32]bool
+	lastKS uint32 // no keyspace number is above
+	mark   uint64 // every id is below
+	counts map[uint32]*count
+
+	expiring, expires print // of the present group: keys, rows
+	groupWhole        bool
+
+	last   []byte // start of the key of the sub, score or rank row before
+	repeat int    // how many rows began like this
+
+	named, found []print // by home: rows of values that keys name; rows that there are
+	bare         []Ref   // values that keys name and that have no rows
+}
+
+type count struct{ keys, volatile int64 }
+
+// Check reads all rows and reports whatever is wrong with them: its kind, by
+// which such things may be counted, the place, and what it is. counters are the
+// engine's. progress is told about every slot; it may be nil.
+func Check(r engine.Reader, counters map[string]int64, report func(kind, place, what string), progress func(slot int, rows int64)) Checked {
+	c := &checker{
+		Checked: Checked{Whole: true}, r: r, report: report,
+		dead: make(map[uint32]bool), counts: make(map[uint32]*count),
+		named: make([]print, Slots), found: make([]print, Slots),
+	}
+	if c.system() {
+		for slot := range Slots {
+			c.slot(slot)
+			if progress != nil {
+				progress(slot+1, c.Rows)
+			}
+		}
+		c.foreign()
+		if c.Whole {
+			c.owners()
+			c.counters(counters)
+		}
+	}
+	return c.Checked
+}
+
+// walk visits the rows of a range. If visit returns a key, it goes on there.
+func (c *checker) walk(lo, hi []byte, visit func(row, value []byte) (next []byte)) {
+	for from := lo; from != nil; {
+		it := c.r.Iter(from, hi, false)
+		from = nil
+		for from == nil && it.Next() {
+			from = visit(it.Key(), it.Value())
+		}
+		if err := it.Close(); err != nil {
+			c.unreadable(fmt.Sprintf("rows from %x up to %x", lo, hi), err)
+			return
+		}
+	}
+}
+
+func (c *checker) unreadable(place string, err error) {
+	c.Whole, c.groupWhole = false, false
+	c.report("unreadable", place, err.Error())
+}
+
+// get reads a row; it is not ok if that failed, which is reported.
+func (c *checker) get(row []byte) (value []byte, found, ok bool) {
+	value, found, err := c.r.Get(row, nil)
+	if err != nil {
+		c.unreadable(c.tell.Key(row), err)
+	}
+	return value, found, err == nil
+}
+
+// system reads the system rows, which the rest depends on. It says false if the
+// rows are of a version that is not known here.
+func (c *checker) system() bool {
+	version, numbered := uint32(0), false
+	wrong := func(row []byte, format string, args ...any) {
+		c.report("system", c.tell.Key(row), fmt.Sprintf(format, args...))
+	}
+	var used []uint32
+	c.walk([]byte{system}, nil, func(row, value []byte) []byte {
+		c.Rows++
+		size, word := 0, uint32(0)
+		if len(row) >= 2 && (row[1] == sysDatabase || row[1] == sysNextKS || row[1] == sysFormat) {
+			size = 4
+		}
+		if len(value) != size {
+			wrong(row, "its value has %d bytes, not %d: %s", len(value), size, inHex(value))
+			return nil
+		} else if size == 4 {
+			word = binary.BigEndian.Uint32(value)
+		}
+		switch rest := row[min(2, len(row)):]; {
+		case len(row) == 4 && row[1] == sysDatabase:
+			if db, taken := c.tell.dbs[word]; taken {
+				wrong(row, "it has keyspace %d, and so has database %d", word, db)
+			} else if word == 0 {
+				wrong(row, "it has keyspace 0, which is never given")
+			}
+			c.tell.Learn(row, value)
+			used = append(used, word)
+		case len(row) == 6 && row[1] == sysDead:
+			c.dead[binary.BigEndian.Uint32(rest)] = true
+			used = append(used, binary.BigEndian.Uint32(rest))
+		case len(row) == 2 && row[1] == sysNextKS:
+			c.lastKS, numbered = word, true
+		case len(row) == 10 && row[1] == sysWatermark:
+			c.mark = max(c.mark, binary.BigEndian.Uint64(rest))
+		case len(row) == 2 && row[1] == sysFormat:
+			version = word
+		default:
+			wrong(row, "there is no such system row in version %d", FormatVersion)
+		}
+		return nil
+	})
+	for ks := range c.dead {
+		if db, ok := c.tell.dbs[ks]; ok {
+			c.report("system", c.tell.systemKey(appendSysKey32(nil, sysDead, ks)), fmt.Sprintf("database %d still has it", db))
+		}
+	}
+	switch {
+	case version == FormatVersion:
+	case version != 0:
+		c.Whole = false
+		c.report("system", "format version", fmt.Sprintf("the rows have version %d, this program knows %d; they were not looked at", version, FormatVersion))
+		return false
+	case c.anything():
+		c.report("system", "format version", "it is missing")
+	}
+	switch {
+	case !numbered && len(used) > 0:
+		c.report("system", "keyspace number given last", "it is missing")
+		fallthrough
+	case !numbered:
+		c.lastKS = math.MaxUint32
+	}
+	for _, ks := range used {
+		if ks > c.lastKS {
+			c.report("system", fmt.Sprintf("keyspace %d", ks), fmt.Sprintf("it is in use, but %d was the last number given", c.lastKS))
+		}
+	}
+	return true
+}
+
+// anything says whether there is any row at all.
+func (c *checker) anything() (any bool) {
+	c.walk([]byte{}, nil, func([]byte, []byte) []byte {
+		any = true
+		return slices.Clone(reservedEnd)
+	})
+	return any
+}
+
+// reservedEnd is behind all rows that a keyspace can have.
+var reservedEnd = []byte{0xff, 0xff, 0xff, 0xff}
+
+// foreign looks for rows between those of the last slot and the system's.
+func (c *checker) foreign() {
+	c.walk([]byte{Slots >> 8}, []byte{system}, func(row, _ []byte) []byte {
+		c.Rows++
+		c.report("row", c.tell.Key(row), "no row begins like this")
+		return nil
+	})
+}
+
+// slot checks the rows of a slot, and of its group of slots when it is the last.
+func (c *checker) slot(slot int) {
+	if slot%expireGroup == 0 {
+		c.expiring, c.expires, c.groupWhole = print{}, print{}, true
+	}
+	c.last, c.repeat = c.last[:0], 0
+	hi := successor([]byte{byte(slot >> 8), byte(slot)})
+	c.walk(firstOf(slot), hi, func(row, value []byte) []byte {
+		c.Rows++
+		kind := byte(0)
+		if len(row) > 2 {
+			kind = row[2]
+		}
+		switch {
+		case kind == kindMeta && len(row) >= metaKeyHead:
+			c.meta(row, value)
+		case kind >= kindSub && kind <= kindRank && len(row) >= partHead:
+			return c.part(row)
+		case kind == kindExpire && len(row) >= expireKeyHead:
+			c.expireRow(row, value)
+		case kind == kindGarbage && len(row) == partHead:
+			c.garbage(row, value)
+		default:
+			c.report("row", c.tell.Key(row), "no row has such a key")
+		}
+		return nil
+	})
+	if slot%expireGroup == expireGroup-1 && c.expiring != c.expires && c.groupWhole {
+		c.expiries(slot / expireGroup)
+	}
+}
+
+// firstOf is where the rows of a slot begin, those whose keys are too short to be
+// one included.
+func firstOf(slot int) []byte {
+	switch {
+	case slot == 0:
+		return []byte{}
+	case slot&0xff == 0:
+		return []byte{byte(slot >> 8)}
+	}
+	return []byte{byte(slot >> 8), byte(slot)}
+}
+
+// meta checks a key. Its row is counted whatever is wrong with it.
+func (c *checker) meta(row, value []byte) {
+	wrong := func(kind, format string, args ...any) { c.report(kind, c.tell.Key(row), fmt.Sprintf(format, args...)) }
+	ks, key := binary.BigEndian.Uint32(row[3:]), row[metaKeyHead:]
+	c.Keys++
+	n := c.of(ks)
+	n.keys++
+	right := SlotOf(key) == binary.BigEndian.Uint16(row)
+	if !right {
+		wrong("slot", "the slot of the key is %d", SlotOf(key))
+	}
+	if _, used := c.tell.dbs[ks]; !used && !c.dead[ks] {
+		wrong("keyspace", "no database has the keyspace, and it is not one that was flushed")
+	}
+	if len(value) >= metaHead && binary.BigEndian.Uint64(value[1:]) != 0 {
+		c.Volatile++
+		n.volatile++
+	}
+	m, err := decodeMeta(value)
+	if err != nil {
+		wrong("meta", "%v: %s", err, inHex(value))
+		return
+	}
+	if what := layout(m); what != "" {
+		wrong("meta", "%s", what)
+	}
+	if m.Expire != 0 && right {
+		c.expiring.add(appendExpireKey(nil, binary.BigEndian.Uint16(row), m.Expire, ks, key))
+	}
+	if m.External() {
+		c.value(row, m.Ref())
+	}
+}
+
+// layout says what is wrong with the encoding of a value that decodes.
+func layout(m Meta) string {
+	switch {
+	case m.Type != String || encodingNames[m.Encoding] == "":
+		return fmt.Sprintf("type %v has no encoding %d in version %d", m.Type, m.Encoding, FormatVersion)
+	case m.Encoding == Int:
+		if n, err := strconv.ParseInt(string(m.Body), 10, 64); err != nil || strconv.FormatInt(n, 10) != string(m.Body) {
+			return "it is said to be an integer, and is " + quote(m.Body)
+		}
+	}
+	return ""
+}
+
+// of returns the counts of a keyspace. A store full of nonsense has many.
+func (c *checker) of(ks uint32) *count {
+	n := c.counts[ks]
+	if n == nil {
+		n = new(count)
+		if len(c.counts) < 1<<16 {
+			c.counts[ks] = n
+		}
+	}
+	return n
+}
+
+func (c *checker) expireRow(row, value []byte) {
+	x, err := decodeExpireKey(row)
+	wrong := func(format string, args ...any) { c.report("expire", c.tell.Key(row), fmt.Sprintf(format, args...)) }
+	group := binary.BigEndian.Uint16(row)
+	switch {
+	case err != nil || x.at <= 0:
+		wrong("its time cannot be")
+	case x.slot&^(expireGroup-1) != group || x.slot != SlotOf(x.key):
+		wrong("the slot of the key is %d, and the row lies with slot %d", SlotOf(x.key), group)
+	case len(value) > 0:
+		wrong("it has a value: %s", inHex(value))
+	}
+	c.expires.add(row)
+}
+
+// expiries finds the keys without expire row, and the expire rows without key,
+// of a group of slots.
+func (c *checker) expiries(group int) {
+	first := uint16(group * expireGroup)
+	lo := []byte{byte(first >> 8), byte(first), kindExpire}
+	c.walk(lo, successor(lo), func(row, _ []byte) []byte {
+		x, err := decodeExpireKey(row)
+		if err != nil {
+			return nil // reported before
+		}
+		value, found, ok := c.get(appendMetaKey(nil, x.slot, x.ks, x.key))
+		if !ok {
+			return nil
+		}
+		switch m, err := decodeMeta(value); {
+		case !found:
+			c.report("expire", c.tell.Key(row), "there is no such key")
+		case err == nil && m.Expire == 0:
+			c.report("expire", c.tell.Key(row), "the key has no time of death")
+		case err == nil && m.Expire != x.at:
+			c.report("expire", c.tell.Key(row), "the key dies at another time: "+moment(m.Expire))
+		}
+		return nil
+	})
+	for slot := first; slot < first+expireGroup; slot++ {
+		lo := []byte{byte(slot >> 8), byte(slot), kindMeta}
+		c.walk(lo, successor(lo), func(row, value []byte) []byte {
+			m, err := decodeMeta(value)
+			if err != nil || m.Expire == 0 || len(row) < metaKeyHead || SlotOf(row[metaKeyHead:]) != slot {
+				return nil
+			}
+			x := appendExpireKey(nil, slot, m.Expire, binary.BigEndian.Uint32(row[3:]), row[metaKeyHead:])
+			if _, found, ok := c.get(x); ok && !found {
+				c.report("expire", c.tell.Key(row), "it has no expire row for "+moment(m.Expire))
+			}
+			return nil
+		})
+	}
+}
+
+// counters compares the engine's counters with the rows.
+func (c *checker) counters(sums map[string]int64) {
+	var names []string
+	counted := make(map[string]int64)
+	for name := range sums {
+		names = append(names, name)
+	}
+	for ks, n := range c.counts {
+		for what, v := range map[byte]int64{sysKeys: n.keys, sysVolatile: n.volatile} {
+			name := string(appendSysKey32(nil, what, ks))
+			if counted[name] = v; sums[name] == 0 && v != 0 {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		row := []byte(name)
+		switch known := len(row) == 6 && row[0] == system && (row[1] == sysKeys || row[1] == sysVolatile); {
+		case !known:
+			c.report("counter", inHex(row), "there is no such counter")
+		case sums[name] != counted[name]:
+			c.report("counter", c.tell.Key(row), fmt.Sprintf("it says %d, and there are %d", sums[name], counted[name]))
+		}
+	}
+}
+
+// samePart says whether a row belongs to the same kind of rows of the same value
+// as the one before.
+func (c *checker) samePart(row []byte) bool {
+	if bytes.Equal(c.last, row[:partHead]) {
+		c.repeat++
+		return true
+	}
+	c.last, c.repeat = append(c.last[:0], row[:partHead]...), 0
+	return false
+}

@@ -1,0 +1,189 @@
+package keyspace
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"slices"
+)
+
+// Checking values that have rows of their own: each row belongs to one value,
+// each value to one key (or to a garbage row), and a value's rows are as its type
+// lays them out. A key may name rows that lie in any slot, so who owns which is
+// known only when all slots were seen.
+
+const (
+	// fewRows is after how many rows of a value its others are stepped over:
+	// they were read with its key.
+	fewRows = 16
+	// ownersAtOnce is how many values are held to find the owners of.
+	ownersAtOnce = 1 << 18
+	// bareMax is how many values without rows are remembered.
+	bareMax = 1 << 20
+	// stringChunk is the size of the chunks of a string.
+	stringChunk = 8192
+)
+
+// part notes a sub, score or rank row. It returns where to go on if not behind
+// the row.
+func (c *checker) part(row []byte) []byte {
+	if !c.samePart(row) {
+		c.found[binary.BigEndian.Uint16(row)].add(c.last)
+	} else if c.repeat > fewRows {
+		return successor(c.last)
+	}
+	return nil
+}
+
+// value checks the rows of a value that the key of a meta row names.
+func (c *checker) value(meta []byte, ref Ref) {
+	c.Values++
+	wrong := func(format string, args ...any) { c.report("value", c.tell.Key(meta), fmt.Sprintf(format, args...)) }
+	c.id(meta, ref.ID)
+	if ref.Home >= Slots {
+		wrong("its rows are said to lie in slot %d", ref.Home)
+		return
+	}
+	if ref.Size < 0 {
+		wrong("its size is %d", ref.Size)
+	}
+	lo := AppendSubKey(nil, ref)
+	rows := 0
+	c.walk(lo, successor(lo), func(row, value []byte) []byte {
+		rows++
+		if what := chunk(row, value, ref.Size); what != "" {
+			c.report("value", c.tell.Key(row), what+"; it belongs to "+c.tell.Key(meta))
+		}
+		return nil
+	})
+	if rows > 0 {
+		c.named[ref.Home].add(lo)
+	} else if len(c.bare) < bareMax {
+		c.bare = append(c.bare, ref)
+	}
+}
+
+// chunk says what is wrong with a chunk of a string.
+func chunk(row, value []byte, size int64) string {
+	if n := len(row) - partHead; n != 4 {
+		return fmt.Sprintf("its key ends with %d bytes, a chunk's with 4", n)
+	}
+	at := stringChunk * int64(binary.BigEndian.Uint32(row[partHead:]))
+	switch n := len(value); {
+	case n == 0:
+		return "the chunk is empty"
+	case n > stringChunk:
+		return fmt.Sprintf("the chunk has %d bytes, and %d at the most", n, stringChunk)
+	case at+int64(n) > size:
+		return fmt.Sprintf("the chunk ends at %d, and the string at %d", at+int64(n), size)
+	case value[n-1] == 0:
+		return "the chunk ends with a zero, which is not stored"
+	}
+	return ""
+}
+
+// id checks the id that a row names.
+func (c *checker) id(row []byte, id uint64) {
+	if id == 0 || id >= c.mark {
+		c.report("id", c.tell.Key(row), fmt.Sprintf("the id %016x is not below the mark %016x: it might be given again", id, c.mark))
+	}
+}
+
+func (c *checker) garbage(row, value []byte) {
+	if len(value) > 0 {
+		c.report("row", c.tell.Key(row), "it has a value: "+inHex(value))
+	}
+	c.id(row, binary.BigEndian.Uint64(row[3:]))
+	home := binary.BigEndian.Uint16(row)
+	for kind := byte(kindSub); kind <= kindRank; kind++ {
+		lo := appendPart(nil, home, kind, binary.BigEndian.Uint64(row[3:]))
+		some := false
+		c.walk(lo, successor(lo), func(_, _ []byte) []byte {
+			some = true
+			return successor(lo)
+		})
+		if some {
+			c.named[home].add(lo)
+		}
+	}
+}
+
+// owned is one kind of rows of a value.
+type owned struct {
+	home  uint16
+	kind  byte
+	id    uint64
+	names int // how many keys and garbage rows name it
+}
+
+func (o owned) compare(p owned) int {
+	return cmp.Or(cmp.Compare(o.home, p.home), cmp.Compare(o.kind, p.kind), cmp.Compare(o.id, p.id))
+}
+
+// owners reports rows that nobody owns, and values that more than one key owns.
+func (c *checker) owners() {
+	slices.SortFunc(c.bare, func(a, b Ref) int { return cmp.Or(cmp.Compare(a.Home, b.Home), cmp.Compare(a.ID, b.ID)) })
+	for i := 1; i < len(c.bare); i++ {
+		if a, b := c.bare[i-1], c.bare[i]; a.ID == b.ID && a.Home == b.Home {
+			c.report("value", valueName(a.Home, a.ID), "two keys name it")
+		}
+	}
+	var list []owned
+	for home := range c.named {
+		if c.named[home] == c.found[home] {
+			continue
+		}
+		lo := []byte{byte(home >> 8), byte(home), kindSub}
+		hi := []byte{byte(home >> 8), byte(home), kindRank + 1}
+		c.walk(lo, hi, func(row, _ []byte) []byte {
+			if len(row) < partHead {
+				return nil // reported before
+			}
+			if len(list) == ownersAtOnce {
+				c.judge(list)
+				list = list[:0]
+			}
+			list = append(list, owned{home: uint16(home), kind: row[2], id: binary.BigEndian.Uint64(row[3:])})
+			return successor(row[:partHead])
+		})
+	}
+	if len(list) > 0 {
+		c.judge(list)
+	}
+}
+
+// judge looks through all keys for those who name the values in a sorted list.
+func (c *checker) judge(list []owned) {
+	note := func(row []byte, kind byte, ref Ref) {
+		i, ok := slices.BinarySearchFunc(list, owned{home: ref.Home, kind: kind, id: ref.ID}, owned.compare)
+		if !ok {
+			return
+		}
+		if list[i].names++; list[i].names > 1 {
+			c.report("value", c.tell.Key(row), fmt.Sprintf("%s belongs to something else, too", valueName(ref.Home, ref.ID)))
+		}
+	}
+	for slot := range Slots {
+		lo := []byte{byte(slot >> 8), byte(slot), kindMeta}
+		c.walk(lo, successor(lo), func(row, value []byte) []byte {
+			if m, err := decodeMeta(value); err == nil && m.External() {
+				note(row, kindSub, m.Ref())
+			}
+			return nil
+		})
+		lo[2] = kindGarbage
+		c.walk(lo, successor(lo), func(row, _ []byte) []byte {
+			if len(row) == partHead {
+				for kind := byte(kindSub); kind <= kindRank; kind++ {
+					note(row, kind, Ref{Home: uint16(slot), ID: binary.BigEndian.Uint64(row[3:])})
+				}
+			}
+			return nil
+		})
+	}
+	for _, o := range list {
+		if o.names == 0 {
+			c.report("orphan", c.tell.Key(appendPart(nil, o.home, o.kind, o.id)), "no key has this value, and no garbage row either")
+		}
+	}
+}

@@ -1,0 +1,182 @@
+package keyspace
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Teller puts rows into words, for people who look into a store. What it does
+// not know it shows in hexadecimal, so that nothing is hidden.
+type Teller struct {
+	// Values has the bytes of strings shown, not only how many there are.
+	Values bool
+
+	dbs map[uint32]int // which database has a keyspace number
+}
+
+// Learn takes note of a row that says which number a database has; other rows
+// are passed over.
+func (t *Teller) Learn(row, value []byte) {
+	if len(row) != 4 || row[0] != system || row[1] != sysDatabase || len(value) != 4 {
+		return
+	}
+	if t.dbs == nil {
+		t.dbs = make(map[uint32]int)
+	}
+	db := int(binary.BigEndian.Uint16(row[2:]))
+	for ks, of := range t.dbs {
+		if of == db {
+			delete(t.dbs, ks)
+		}
+	}
+	t.dbs[binary.BigEndian.Uint32(value)] = db
+}
+
+// Databases is the range of the rows that Learn wants to see.
+func (t *Teller) Databases() (lo, hi []byte) { return sysKey(sysDatabase), sysKey(sysDatabase + 1) }
+
+func (t *Teller) keyspace(ks uint32) string {
+	if db, ok := t.dbs[ks]; ok {
+		return fmt.Sprintf("database %d (keyspace %d)", db, ks)
+	}
+	return fmt.Sprintf("keyspace %d", ks)
+}
+
+// shown is how many bytes of something are shown.
+const shown = 256
+
+func quote(b []byte) string {
+	if len(b) > shown {
+		return fmt.Sprintf("%q... (%d bytes)", b[:shown], len(b))
+	}
+	return fmt.Sprintf("%q", b)
+}
+
+func inHex(b []byte) string {
+	if len(b) > shown {
+		return fmt.Sprintf("%x... (%d bytes)", b[:shown], len(b))
+	}
+	return fmt.Sprintf("%x", b)
+}
+
+func moment(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z") }
+
+var kindNames = map[byte]string{kindSub: "sub", kindScore: "score", kindRank: "rank"}
+
+// Key says what a row is, by its key.
+func (t *Teller) Key(row []byte) string {
+	switch {
+	case len(row) >= 2 && row[0] == system:
+		return t.systemKey(row)
+	case len(row) < 3 || binary.BigEndian.Uint16(row) >= Slots:
+		return "unknown row " + inHex(row)
+	}
+	slot := binary.BigEndian.Uint16(row)
+	switch kind := row[2]; {
+	case kind == kindMeta && len(row) >= metaKeyHead:
+		return fmt.Sprintf("key %s of %s, slot %d", quote(row[metaKeyHead:]), t.keyspace(binary.BigEndian.Uint32(row[3:])), slot)
+	case kindNames[kind] != "" && len(row) >= partHead:
+		rest := "rows"
+		if len(row) > partHead {
+			rest = "row " + inHex(row[partHead:])
+		}
+		return fmt.Sprintf("%s %s of %s", kindNames[kind], rest, valueName(slot, binary.BigEndian.Uint64(row[3:])))
+	case kind == kindExpire && len(row) >= expireKeyHead:
+		x, _ := decodeExpireKey(row)
+		return fmt.Sprintf("expire row for %s of key %s of %s, slot %d", moment(x.at), quote(x.key), t.keyspace(x.ks), x.slot)
+	case kind == kindGarbage && len(row) == partHead:
+		return "garbage row of " + valueName(slot, binary.BigEndian.Uint64(row[3:]))
+	}
+	return "unknown row " + inHex(row)
+}
+
+func valueName(home uint16, id uint64) string { return fmt.Sprintf("value %016x, slot %d", id, home) }
+
+func (t *Teller) systemKey(row []byte) string {
+	rest := row[2:]
+	switch what := row[1]; {
+	case what == sysDatabase && len(rest) == 2:
+		return fmt.Sprintf("number of database %d", binary.BigEndian.Uint16(rest))
+	case what == sysKeys && len(rest) == 4:
+		return "count of keys of " + t.keyspace(binary.BigEndian.Uint32(rest))
+	case what == sysVolatile && len(rest) == 4:
+		return "count of keys with an expiry of " + t.keyspace(binary.BigEndian.Uint32(rest))
+	case what == sysDead && len(rest) == 4:
+		return fmt.Sprintf("note that keyspace %d was flushed", binary.BigEndian.Uint32(rest))
+	case what == sysNextKS && len(rest) == 0:
+		return "keyspace number given last"
+	case what == sysWatermark && len(rest) == 8:
+		mark := binary.BigEndian.Uint64(rest)
+		return fmt.Sprintf("mark that ids are below %016x (%s)", mark, moment(int64(mark>>idCounterBits)/1000))
+	case what == sysFormat && len(rest) == 0:
+		return "format version"
+	}
+	return "unknown system row " + inHex(row)
+}
+
+var encodingNames = map[Encoding]string{Int: "int", Embedded: "embedded", Raw: "raw", Chunked: "chunked"}
+
+// Value says what a row holds; it is empty where there is nothing to say.
+func (t *Teller) Value(row, value []byte) string {
+	switch {
+	case len(row) == 4 && row[0] == system && row[1] == sysDatabase && len(value) == 4:
+		return fmt.Sprintf("keyspace %d", binary.BigEndian.Uint32(value))
+	case len(row) == 2 && row[0] == system && len(value) == 4:
+		return fmt.Sprint(binary.BigEndian.Uint32(value))
+	case len(row) >= metaKeyHead && row[0] < Slots>>8 && row[2] == kindMeta:
+		return t.meta(value)
+	case len(value) == 0:
+		return ""
+	case t.Values:
+		return quote(value)
+	}
+	return fmt.Sprintf("%d bytes", len(value))
+}
+
+func (t *Teller) meta(value []byte) string {
+	m, err := decodeMeta(value)
+	if err != nil {
+		return fmt.Sprintf("%v: %s", err, inHex(value))
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%v", m.Type)
+	if name := encodingNames[m.Encoding]; m.Type == String && name != "" {
+		fmt.Fprintf(&b, ", %s", name)
+	} else {
+		fmt.Fprintf(&b, ", encoding %d", m.Encoding)
+	}
+	if m.External() {
+		ref := m.Ref()
+		fmt.Fprintf(&b, ", %d bytes, %s", ref.Size, valueName(ref.Home, ref.ID))
+	} else {
+		fmt.Fprintf(&b, ", %d bytes", len(m.Body))
+	}
+	if m.Expire != 0 {
+		fmt.Fprintf(&b, ", expires %s", moment(m.Expire))
+	}
+	if t.Values && !m.External() {
+		fmt.Fprintf(&b, ": %s", quote(m.Body))
+	}
+	return b.String()
+}
+
+// Row says what a row is and holds.
+func (t *Teller) Row(row, value []byte) string {
+	if v := t.Value(row, value); v != "" {
+		return t.Key(row) + " = " + v
+	}
+	return t.Key(row)
+}
+
+// Range says which rows lie in a range, if that has a name.
+func (t *Teller) Range(lo, hi []byte) string {
+	switch {
+	case len(lo) == partHead && lo[0] != system && kindNames[lo[2]] != "" && string(successor(lo)) == string(hi):
+		return "all " + t.Key(lo)
+	case len(lo) == 2 && lo[0] == system && lo[1] == sysWatermark && len(hi) == 10 && string(hi[:2]) == string(lo):
+		return "older marks of ids"
+	}
+	return fmt.Sprintf("rows from %s up to %s", inHex(lo), inHex(hi))
+}
