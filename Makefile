@@ -8,7 +8,8 @@ PKG := ./...
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
 
-run build: export CGO_ENABLED = 0 # what Pebble would use C for has a Go form
+# What Pebble would use C for has a form in Go.
+run build: export CGO_ENABLED = 0
 
 run: ## run the server on 127.0.0.1:6379 with its data in ./redoubt-data
 	$(GO) run ./cmd/redoubt

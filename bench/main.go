@@ -153,7 +153,7 @@ func prepare() (dir, binary string, err error) {
 		return dir, *redoubt, nil
 	}
 	binary = filepath.Join(dir, "redoubt")
-	if out, err := exec.Command("go", "build", "-o", binary, "./cmd/redoubt").CombinedOutput(); err != nil {
+	if out, err := exec.Command("env", "CGO_ENABLED=0", "go", "build", "-o", binary, "./cmd/redoubt").CombinedOutput(); err != nil {
 		return "", "", fmt.Errorf("build: %w: %s", err, out)
 	}
 	return dir, binary, nil

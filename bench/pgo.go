@@ -25,7 +25,7 @@ func makeProfile(out string) error {
 	}
 	atEnd(func() { os.RemoveAll(dir) })
 	binary := filepath.Join(dir, "redoubt")
-	if text, err := exec.Command("go", "build", "-trimpath", "-pgo=off", "-o", binary, "./cmd/redoubt").CombinedOutput(); err != nil {
+	if text, err := exec.Command("env", "CGO_ENABLED=0", "go", "build", "-trimpath", "-pgo=off", "-o", binary, "./cmd/redoubt").CombinedOutput(); err != nil {
 		return fmt.Errorf("build: %w: %s", err, text)
 	}
 	metrics, err := freeAddr()

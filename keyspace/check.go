@@ -381,9 +381,9 @@ func (c *checker) counters(sums map[string]int64) {
 		row := []byte(name)
 		switch known := len(row) == 6 && row[0] == system && (row[1] == sysKeys || row[1] == sysVolatile); {
 		case !known:
-			c.report("counter", inHex(row), "there is no such counter")
+			c.report("counter", c.tell.Counter(row), fmt.Sprintf("it says %d", sums[name]))
 		case sums[name] != counted[name]:
-			c.report("counter", c.tell.Key(row), fmt.Sprintf("it says %d, and there are %d", sums[name], counted[name]))
+			c.report("counter", c.tell.Counter(row), fmt.Sprintf("it says %d, and there are %d", sums[name], counted[name]))
 		}
 	}
 }

@@ -458,6 +458,8 @@ func TestTeller(t *testing.T) {
 	equal(t, "a value's rows", teller.Range(id, successor(id)), "all sub rows of value 305120c0f27d0000, slot 6392")
 	equal(t, "marks", teller.Range(sysKey(sysWatermark), appendSysKey64(nil, sysWatermark, 9)), "older marks of ids")
 	equal(t, "a range", teller.Range([]byte{1}, []byte{2}), "rows from 01 up to 02")
+	equal(t, "a counter", teller.Counter(appendSysKey32(nil, sysKeys, 1)), "count of keys of database 0 (keyspace 1)")
+	equal(t, "no counter", teller.Counter([]byte{1}), "unknown counter 01")
 	teller.Values = true
 	equal(t, "with values", teller.Value(appendMetaKey(nil, 1, 1, nil), append(appendMetaHead(nil, Meta{Type: String}), "bar"...)), `string, int, 3 bytes: "bar"`)
 	equal(t, "a chunk with values", teller.Value(append(id, 0), []byte(strings.Repeat("y", 300))), fmt.Sprintf("%q... (300 bytes)", strings.Repeat("y", 256)))

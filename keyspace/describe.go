@@ -170,6 +170,14 @@ func (t *Teller) Row(row, value []byte) string {
 	return t.Key(row)
 }
 
+// Counter says what a counter counts.
+func (t *Teller) Counter(name []byte) string {
+	if len(name) == 6 && name[0] == system && (name[1] == sysKeys || name[1] == sysVolatile) {
+		return t.systemKey(name)
+	}
+	return "unknown counter " + inHex(name)
+}
+
 // Range says which rows lie in a range, if that has a name.
 func (t *Teller) Range(lo, hi []byte) string {
 	switch {

@@ -96,7 +96,7 @@ func runRestore(args []string, out, log io.Writer) (err error) {
 	}
 	fmt.Fprintf(out, "%s: %s\n", to, size(n))
 	if list.rows > 0 {
-		return fmt.Errorf("%s was restored as it was, with %d inconsistencies", to, list.rows)
+		return fmt.Errorf("%s was restored as it was, with %s", to, inconsistencies(list.rows))
 	}
 	return nil
 }
@@ -198,19 +198,22 @@ func copyBackup(from string, target sink, p *progress) (done int64, err error) {
 	defer f.Close()
 	archive := tar.NewReader(&counter{f, func(n int) { done += int64(n); p.bytes("copied", done, info.Size()) }})
 	whole := false
+	short := fmt.Errorf("%s ends too early: it is not a whole backup", from)
 	for {
 		h, err := archive.Next()
 		switch {
 		case err == io.EOF && whole:
 			return done, nil
 		case err == io.EOF || errors.Is(err, io.ErrUnexpectedEOF):
-			return done, fmt.Errorf("%s ends too early: it is not a whole backup", from)
+			return done, short
 		case err != nil:
 			return done, fmt.Errorf("%s: %w", from, err)
 		case h.Typeflag != tar.TypeReg || !ours.MatchString(h.Name) || whole:
 			return done, fmt.Errorf("%s has a file %q, which is none of a store", from, h.Name)
 		}
-		if err := target.add(h.Name, h.Size, archive); err != nil {
+		if err := target.add(h.Name, h.Size, archive); errors.Is(err, io.ErrUnexpectedEOF) {
+			return done, short
+		} else if err != nil {
 			return done, err
 		}
 		whole = h.Name == formatFile // it is the last one

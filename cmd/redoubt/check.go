@@ -27,10 +27,17 @@ func runCheck(args []string, out, log io.Writer) (err error) {
 	checkStore(i, list, newProgress(log))
 	list.end()
 	if n := list.files + list.rows; n > 0 {
-		return fmt.Errorf("%d inconsistencies in %s", n, i.Dir())
+		return fmt.Errorf("%s in %s", inconsistencies(n), i.Dir())
 	}
 	fmt.Fprintln(out, "no inconsistencies")
 	return nil
+}
+
+func inconsistencies(n int) string {
+	if n == 1 {
+		return "1 inconsistency"
+	}
+	return fmt.Sprintf("%d inconsistencies", n)
 }
 
 // findings are what a check has found, printed as it comes.
@@ -71,7 +78,7 @@ func checkStore(i *local.Inspection, f *findings, p *progress) {
 	report := func(kind, place, what string) { f.files++; f.print(kind, place, what) }
 	readable := i.Check(local.Checks{Report: report, Note: f.note, Progress: p.bytes})
 	if j, err := i.Journal(nil); err == nil {
-		fmt.Fprintf(f.out, "journal: %d records in %d segments, %s; the tables have everything up to record %d\n", j.Records, j.Segments, size(j.Bytes), j.Checkpoint)
+		fmt.Fprintf(f.out, "journal: %s in %s, %s; the tables have everything up to record %d\n", count(j.Records, "record"), count(j.Segments, "segment"), size(j.Bytes), j.Checkpoint)
 	}
 	if !readable {
 		f.note("rows were not looked at")

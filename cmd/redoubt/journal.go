@@ -107,7 +107,7 @@ func (p *journalPrinter) entry(e journal.Entry) error {
 		}
 	}
 	for name, delta := range p.batch.Counters() {
-		say("add", fmt.Sprintf("%+d to %s", delta, p.teller.Key(name)))
+		say("add", fmt.Sprintf("%+d to %s", delta, p.teller.Counter(name)))
 	}
 	return nil
 }
@@ -127,11 +127,11 @@ func (p *journalPrinter) problem() {
 }
 
 func (p *journalPrinter) end(j *local.JournalState) {
-	for len(p.problems) > 0 {
+	for len(p.problems) > 0 && (p.limit == 0 || p.printed < p.limit) {
 		p.problem()
 	}
-	fmt.Fprintf(p.out, "%d records (%d to %d) and %d marks in %d segments, %s; on disk up to record %d; the tables have everything up to record %d\n",
-		j.Records, j.First, j.Last, j.Marks, j.Segments, size(j.Bytes), j.Synced, j.Checkpoint)
+	fmt.Fprintf(p.out, "%s (%d to %d) and %s in %s, %s; on disk up to record %d; the tables have everything up to record %d\n",
+		count(j.Records, "record"), j.First, j.Last, count(j.Marks, "mark"), count(j.Segments, "segment"), size(j.Bytes), j.Synced, j.Checkpoint)
 	for _, w := range j.Wrong {
 		fmt.Fprintln(p.out, "corrupt:", w)
 	}

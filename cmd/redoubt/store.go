@@ -77,7 +77,7 @@ func keepBudget(cfg *config.Config, eng *local.Engine) {
 	defer tick.Stop()
 	for {
 		if budget := cfg.Int("maxmemory"); budget > 0 {
-			debug.SetMemoryLimit(max(budget+budget/5-programSize-eng.OffHeap(), leastHeap))
+			debug.SetMemoryLimit(max(budget+budget*2/9-programSize-eng.OffHeap(), leastHeap))
 		}
 		select {
 		case <-tick.C:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -38,6 +39,8 @@ func (c Checks) progress(what string) func(done, total int64) {
 
 // Check checks the files. It says whether the rows can be read: State works then.
 func (i *Inspection) Check(c Checks) (readable bool) {
+	report := c.Report
+	c.Report = func(kind, place, what string) { report(kind, place, oneLine(what)) }
 	i.checkJournal(c)
 	db, err := i.tables()
 	if err != nil {
@@ -49,6 +52,13 @@ func (i *Inspection) Check(c Checks) (readable bool) {
 		i.checkLevels(c, db)
 	}
 	return i.checkOwnRows(c, db)
+}
+
+// oneLine makes a line of an error of Pebble.
+func oneLine(text string) string {
+	lines := strings.Split(text, "\n")
+	lines = slices.DeleteFunc(lines, func(s string) bool { return s == "" || strings.Contains(s, "<corruption detail carrier>") })
+	return strings.Join(slices.Compact(lines), "; ")
 }
 
 func (i *Inspection) checkJournal(c Checks) {
@@ -111,7 +121,8 @@ func liveTables(db *lsm.DB) (list []liveTable, err error) {
 func (i *Inspection) checkTables(c Checks, db *lsm.DB) (well bool) {
 	list, err := liveTables(db)
 	if err != nil {
-		c.Report("table", storeDir, err.Error())
+		i.checkMissing(c, err)
+		i.checkStray(c)
 		return false
 	}
 	total, done := int64(0), int64(0)
@@ -143,6 +154,28 @@ func (i *Inspection) unreferenced(live []liveTable) (n int) {
 	}
 	return n
 }
+
+// checkMissing tells which tables are missing, when Pebble can for that reason not
+// list what it has.
+func (i *Inspection) checkMissing(c Checks, cause error) {
+	opts := i.opts.Clone()
+	opts.DisableConsistencyCheck = false
+	db, err := lsm.Open(i.path(storeDir), opts)
+	if err == nil {
+		_ = db.Close() // nothing was written
+		err = cause
+	}
+	for _, line := range strings.Split(err.Error(), "\n") {
+		if m := missingTable.FindStringSubmatch(line); m != nil {
+			c.Report("table", storeDir+"/"+m[1]+".sst", m[2])
+		} else {
+			c.Report("table", storeDir, line)
+		}
+	}
+}
+
+// missingTable is how Pebble names a table that is missing, or has another size.
+var missingTable = regexp.MustCompile(`^L\d: (\d+): (.*)$`)
 
 // checkStray checks all tables that lie there, when Pebble cannot say which ones
 // it has.

@@ -163,6 +163,7 @@ func (e *Engine) open(o Options) error {
 	if e.store, err = openStore(e.disk, path(storeDir), path(roundsDir), cache, e.log, func(err error) { e.fail("running", o.Dir, err) }); err != nil {
 		return err
 	}
+	e.store.tableBytes = o.tableBytes
 	return e.recover(o, path(journalDir))
 }
 

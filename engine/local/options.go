@@ -35,6 +35,8 @@ type Options struct {
 	Progress func(done, total int64)
 	// Logger gets what an operator should know; nil means slog.Default().
 	Logger *slog.Logger
+
+	tableBytes uint64 // for tests; the constant of that name if zero
 }
 
 func (o *Options) defaults() {
@@ -59,6 +61,9 @@ func (o *Options) defaults() {
 	if o.JournalBytes <= 0 {
 		o.JournalBytes = 256 << 20
 	}
+	if o.tableBytes == 0 {
+		o.tableBytes = tableBytes
+	}
 	o.Dir = o.FS.PathJoin(o.Dir) // cleaned, as paths are compared with it
 }
 
@@ -72,7 +77,7 @@ type budget struct {
 
 func divide(memory int64) budget {
 	var b budget
-	b.cache = min(max(memory/16, 1<<20), 256<<20)
+	b.cache = min(max(memory/8, 1<<20), 1<<30)
 	process := min(max(memory/8, 4<<20), 512<<20)
 	b.rows = max(memory-b.cache-process, memory/4, 64<<10)
 	b.dirty = b.rows / 4

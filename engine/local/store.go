@@ -31,6 +31,8 @@ type store struct {
 	rounds string // where tables are built
 	table  sstable.WriterOptions
 
+	tableBytes uint64 // the size at which a round begins another table
+
 	builds           atomic.Int64 // number of the next table that is built
 	backgroundErrors atomic.Int64
 	corruptions      atomic.Int64
@@ -53,7 +55,7 @@ func isReserved(key []byte) bool { return len(key) >= 4 && string(key[:4]) == st
 // store, so it goes with formatVersion.
 const pebbleFormat = lsm.FormatColumnarBlocks
 
-// tableBytes is the size at which a round begins another table.
+// tableBytes is the size at which a round begins another table, by default.
 const tableBytes = 32 << 20
 
 // l0Patience is the number of L0 sublevels at which the next round waits for
@@ -88,6 +90,7 @@ func openStore(fs *diskFS, dir, rounds string, cache int64, log *slog.Logger, fa
 	for i := range o.Levels {
 		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 		o.Levels[i].BlockSize = 8 << 10
+		o.TargetFileSizes[i] = tableBytes
 		// Snappy while data is young and rewritten often, zstd where it settles.
 		compression := block.SnappyCompression
 		if i == len(o.Levels)-1 {
@@ -260,7 +263,7 @@ func (b *builder) add(key, value []byte, deleted bool) error {
 
 // open makes sure that there is a table to write to. A new one begins at key.
 func (b *builder) open(key []byte) error {
-	if b.w != nil && b.w.Raw().EstimatedSize() >= tableBytes {
+	if b.w != nil && b.w.Raw().EstimatedSize() >= b.s.tableBytes {
 		if err := b.close(key); err != nil {
 			return err
 		}

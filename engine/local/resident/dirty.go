@@ -23,6 +23,7 @@ func (s *Set) mark(p *part, ref arena.Ref, r row) {
 			return
 		}
 		p.lists[list][r.place()] = 0
+		r.set(stored) // the round that has taken it may have written it already
 	} else {
 		s.dirtyBytes.Add(int64(arena.Round(r.size())))
 		s.dirtyRows.Add(1)
@@ -155,7 +156,7 @@ func (s *Set) copyWalk(p *part, visit func(key, value []byte, deleted bool) erro
 		c.reset()
 		seen := 0
 		more = false
-		p.mu.RLock()
+		s.lockOrdered(p)
 		p.tree.ascend(at, func(ref arena.Ref) bool {
 			r := s.row(ref)
 			if seen++; seen > copyStep {
@@ -179,6 +180,18 @@ func (s *Set) copyWalk(p *part, visit func(key, value []byte, deleted bool) erro
 func (s *Set) Settle(no int) {
 	p := s.parts[no].Load()
 	taken := p.cur ^ 1
+	// The range deletes first: they would hide from readers what the round wrote
+	// behind them, once that is evicted. Who has read the store before this round
+	// may have rows that only they hide: removals tells them.
+	p.mu.Lock()
+	id := s.frozen.lastID()
+	p.eachDeletion(func(d *deletion) {
+		if d.taken {
+			d.taken, d.storedAt = false, id
+			p.removals++
+		}
+	})
+	p.mu.Unlock()
 	for at := 0; at < len(p.lists[taken]); at += copyStep {
 		p.mu.Lock()
 		list := p.lists[taken]
@@ -202,23 +215,20 @@ func (s *Set) Settle(no int) {
 	}
 	p.mu.Lock()
 	p.endTurn(taken)
-	id := s.frozen.lastID()
-	p.eachDeletion(func(d *deletion) {
-		if d.taken {
-			d.taken, d.storedAt = false, id
-		}
-	})
 	s.forget(p)
 	p.mu.Unlock()
 }
 
 // endTurn empties a list that was dealt with.
 func (p *part) endTurn(list uint8) {
-	if cap(p.lists[list]) > 1024 {
+	if cap(p.lists[list]) > keepList {
 		p.lists[list] = nil
 	}
 	p.lists[list] = p.lists[list][:0]
 }
+
+// keepList is the size up to which an empty list keeps its memory.
+const keepList = 16
 
 // Return ends a write-back that failed: what was taken is dirty still.
 func (s *Set) Return(no int) {

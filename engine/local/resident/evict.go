@@ -61,6 +61,9 @@ func (s *Set) evictFrom(p *part, cursor uint64, force bool) (freed int64, next u
 	if p.pins.Load() > 0 || cursor == 0 && !force && p.whole() && s.inUse(p) {
 		return 0, 0
 	}
+	if cursor == 0 {
+		s.disorder(p)
+	}
 	doomed := s.hand.doomed[:0]
 	next = p.tab.walk(cursor, func(ref arena.Ref) {
 		if r := s.row(ref); !r.is(dirty) && !r.cool() && s.evictable(r) {
@@ -72,7 +75,7 @@ func (s *Set) evictFrom(p *part, cursor uint64, force bool) (freed int64, next u
 		if !r.is(dead) {
 			p.breach(s.prefix(r.key()))
 		}
-		freed += int64(arena.Round(r.size())) + rowIndex
+		freed += int64(arena.Round(r.size())) + tableRow
 		s.drop(p, ref, r, engine.Hash(r.key()))
 	}
 	s.evicted.Add(int64(len(doomed)))
@@ -96,11 +99,8 @@ func (s *Set) inUse(p *part) bool {
 // Bytes is the memory that the set takes: rows, and what finds them.
 func (s *Set) Bytes() int64 { return s.bytes.Load() }
 
-// rowIndex is what the table and the tree take for a row, about.
-const rowIndex = 28
-
 // Mapped is the memory that the rows have taken from the system.
-func (s *Set) Mapped() int64 { return s.arena.Mapped() + s.rows.Load()*rowIndex }
+func (s *Set) Mapped() int64 { return s.arena.Mapped() + s.rows.Load()*tableRow }
 
 // Trim gives free memory back to the system.
 func (s *Set) Trim() int64 { return s.arena.Trim() }

@@ -67,7 +67,7 @@ func (f *Filling) Add(rows *Chunk) (ok bool, err error) {
 
 func (f *Filling) endUnit() {
 	if len(f.unit) > 0 {
-		f.p.setUnit(f.unit, true)
+		f.p.units.set(f.unit, true)
 	}
 }
 
@@ -78,7 +78,7 @@ func (f *Filling) Done() bool {
 	if f.p.removals != f.removals {
 		return false
 	}
-	f.p.rest, f.p.units = true, nil
+	f.p.rest, f.p.units = true, units{}
 	return true
 }
 

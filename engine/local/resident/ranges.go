@@ -85,7 +85,11 @@ func (s *Set) deleteRange(nos []uint16, lo, hi []byte, seq, newest uint64) {
 		if Part(hi) > int(no) {
 			d.hi = PartKey(int(no) + 1)
 		}
-		if len(d.lo) == s.unit(d.lo) && isSuccessor(d.lo, d.hi) && p.gone[string(d.lo)] == nil {
+		whole := len(d.lo) == s.unit(d.lo) && isSuccessor(d.lo, d.hi)
+		if whole && p.rest {
+			p.units.forget(d.lo) // it has no rows now, so it is complete
+		}
+		if whole && p.gone[string(d.lo)] == nil {
 			if p.gone == nil {
 				p.gone = make(map[string]*deletion)
 			}
@@ -105,6 +109,7 @@ func (s *Set) empty(p *part, lo, hi []byte) bool {
 		return false
 	}
 	none := true
+	s.order(p)
 	p.tree.ascend(lo, func(ref arena.Ref) bool {
 		none = bytes.Compare(s.row(ref).key(), hi) >= 0
 		return false
@@ -188,6 +193,7 @@ func (s *Set) clear(p *part, d *deletion, at []byte) (next []byte, done bool) {
 	var doomed []arena.Ref
 	done = true
 	seen := 0
+	s.order(p)
 	p.tree.ascend(at, func(ref arena.Ref) bool {
 		r := s.row(ref)
 		if bytes.Compare(r.key(), d.hi) >= 0 {
@@ -214,7 +220,9 @@ func (s *Set) forget(p *part) {
 	for prefix, d := range p.gone {
 		if s.over(d) {
 			delete(p.gone, prefix)
-			delete(p.units, prefix) // it has no rows, and gets none: nobody asks
+			if !p.rest {
+				p.units.forget([]byte(prefix)) // it has no rows, and most get none again
+			}
 			s.pendingRanges.Add(-1)
 		}
 	}

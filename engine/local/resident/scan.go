@@ -130,14 +130,15 @@ func (r *Range) enter() *part {
 	s := r.s
 	p := s.parts[r.no].Load()
 	if p == nil {
-		if s.isVirgin(r.no) {
+		// For a snapshot only the store may have rows of it.
+		if s.isVirgin(r.no) || r.Store && r.id != now {
 			r.step()
 			return nil
 		}
 		p = s.part(r.no)
 	}
-	p.mu.RLock()
-	if r.Store || r.at != nil || s.covers(p, r.lo, r.hi) && !p.deletedSince(r.id) {
+	s.lockOrdered(p)
+	if r.Store || r.at != nil || s.covers(p, r.lo, r.hi) && !p.changedCold(r.id) {
 		return p
 	}
 	if r.mayStore {
@@ -150,10 +151,12 @@ func (r *Range) enter() *part {
 	return nil
 }
 
-// deletedSince says whether rows that are not resident may have been deleted
-// since a snapshot, so that only the store has them.
-func (p *part) deletedSince(id uint64) (some bool) {
+// changedCold says whether rows that were not resident may have been changed or
+// deleted since a snapshot, so that only the store has what they were. That all
+// rows are resident by now says nothing then.
+func (p *part) changedCold(id uint64) (some bool) {
 	if id != now {
+		some = p.cold > 0
 		p.eachDeletion(func(d *deletion) { some = some || d.tag >= id })
 	}
 	return some

@@ -2,9 +2,10 @@
 // memory, newest state, off the Go heap.
 //
 // Rows are grouped into parts by the first two bytes of their key; Redoubt's row
-// keys begin with a slot. A part has a lock, a hash table and a B+tree over its
-// rows, lists of the rows that are not in the store yet (dirty), and knows of
-// which of its units all rows are resident (unit.go).
+// keys begin with a slot. A part has a lock, a hash table and, once somebody asks
+// for its order or when it has many, a B+tree over its rows (order.go), lists of
+// the rows that are not in the store yet (dirty), and knows of which of its
+// units all rows are resident (unit.go).
 //
 // Invariants:
 //  1. A row that is not resident is in the store as it stands, or does not
@@ -59,13 +60,15 @@ type Set struct {
 
 // part is the rows whose keys share their first two bytes.
 type part struct {
-	mu   sync.RWMutex
-	no   int
-	tab  table
-	tree tree
+	mu      sync.RWMutex
+	no      int
+	tab     table
+	tree    tree
+	ordered bool // the tree has the rows
+	asked   atomic.Bool
 
-	rest     bool            // units that are not in the map are complete
-	units    map[string]bool // by prefix: is it complete
+	rest     bool // units of which nothing is known are complete
+	units    units
 	removals uint64
 
 	lists [2][]arena.Ref // dirty rows; 0 where one has left
@@ -75,6 +78,7 @@ type part struct {
 	ranges []*deletion          // other pending range deletes
 
 	undo map[string][]version
+	cold int          // how many versions of undo only the store has
 	pins atomic.Int32 // walks that need the rows to stay
 }
 
@@ -115,7 +119,7 @@ func (s *Set) part(no int) *part {
 		return p
 	}
 	p := &part{no: no, rest: s.isVirgin(no)}
-	p.tree.set = s
+	p.tree.set, p.tab.set = s, s
 	if s.parts[no].CompareAndSwap(nil, p) {
 		return p
 	}
@@ -180,7 +184,7 @@ func (s *Set) absent(p *part, key []byte, id uint64) State {
 		return Absent
 	case p.pending() && id != now && s.anyDeletion(p, key, func(d *deletion) bool { return d.tag >= id }):
 		return Unknown // deleted since the snapshot: that the unit is complete now says nothing
-	case p.rest && len(p.units) == 0 || p.complete(s.prefix(key)):
+	case p.rest && p.units.none() || p.complete(s.prefix(key)):
 		return Absent
 	}
 	return Unknown
@@ -267,10 +271,19 @@ func (s *Set) create(p *part, key []byte, hash uint64, value []byte, seq uint64,
 		return 0, fmt.Errorf("room for a row: %w", err)
 	}
 	row(s.arena.Bytes(ref, n)).fill(key, value, seq, flags)
-	p.tab.insert(hash, ref, s.hashOf)
-	p.tree.insert(key, ref)
+	if err := p.tab.insert(hash, ref); err != nil {
+		s.arena.Free(ref, n)
+		return 0, fmt.Errorf("room for a row: %w", err)
+	}
+	size := int64(arena.Round(n)) + tableRow
+	if p.ordered {
+		p.tree.insert(key, ref)
+		size += treeRow
+	} else if p.tab.rows >= alwaysOrdered {
+		s.order(p)
+	}
 	s.rows.Add(1)
-	s.bytes.Add(int64(arena.Round(n)) + rowIndex)
+	s.bytes.Add(size)
 	if flags&dead != 0 {
 		s.dead.Add(1)
 	}
@@ -287,9 +300,13 @@ func (s *Set) drop(p *part, ref arena.Ref, r row, hash uint64) {
 	}
 	p.removals++
 	s.rows.Add(-1)
-	s.bytes.Add(-int64(arena.Round(r.size())) - rowIndex)
+	size := int64(arena.Round(r.size())) + tableRow
 	p.tab.remove(hash, ref)
-	p.tree.remove(r.key())
+	if p.ordered {
+		p.tree.remove(r.key())
+		size += treeRow
+	}
+	s.bytes.Add(-size)
 	s.arena.Free(ref, r.size())
 }
 
@@ -460,7 +477,9 @@ func (s *Set) resize(p *part, ref arena.Ref, r row, hash uint64, n int) (arena.R
 func (s *Set) move(p *part, ref, to arena.Ref, r, moved row, hash uint64) {
 	copy(moved, r)
 	p.tab.replace(hash, ref, to)
-	p.tree.replace(moved.key(), to)
+	if p.ordered {
+		p.tree.replace(moved.key(), to)
+	}
 	if moved.is(dirty) {
 		p.lists[moved.list()][moved.place()] = to
 	}

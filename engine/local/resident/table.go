@@ -2,6 +2,7 @@ package resident
 
 import (
 	"sync/atomic"
+	"unsafe"
 
 	"redoubt/engine/local/arena"
 	"redoubt/internal/race"
@@ -17,7 +18,11 @@ import (
 // and then splits, so whatever the size of the part no insert moves more than
 // that many slots. Only a split has to look at the rows, for the bit of the hash
 // that is not in the tag.
+//
+// Slots are in the arena, beside the rows. One that was freed may still be read by
+// likely, which is harmless.
 type table struct {
+	set   *Set
 	one   atomic.Pointer[bucket] // the only bucket while there is one
 	dir   atomic.Pointer[directory]
 	rows  int
@@ -31,6 +36,7 @@ type directory struct {
 
 type bucket struct {
 	slots []uint64
+	ref   arena.Ref // of slots
 	used  int
 	depth uint8 // how many of the highest bits its rows share
 }
@@ -88,7 +94,23 @@ func (t *table) bucket(hash uint64) *bucket {
 	return t.one.Load()
 }
 
-// find returns the row with this hash for which is says true; 0 if there is none.
+func (t *table) newBucket(n int, depth uint8) (*bucket, error) {
+	ref, err := t.set.arena.Alloc(8 * n)
+	if err != nil {
+		return nil, err
+	}
+	slots := unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(t.set.arena.Bytes(ref, 8*n)))), n)
+	clear(slots)
+	t.slots += n
+	return &bucket{slots: slots, ref: ref, depth: depth}, nil
+}
+
+func (t *table) freeBucket(b *bucket) {
+	t.slots -= len(b.slots)
+	t.set.arena.Free(b.ref, 8*len(b.slots))
+}
+
+// find returns the row of a key; 0 if there is none.
 func (s *Set) find(p *part, hash uint64, key []byte) arena.Ref {
 	b := p.tab.bucket(hash)
 	if b == nil {
@@ -129,23 +151,28 @@ func (t *table) likely(hash uint64) arena.Ref {
 	return 0
 }
 
-// insert adds a row that is not there. hashOf reads the hash of another one.
-func (t *table) insert(hash uint64, ref arena.Ref, hashOf func(arena.Ref) uint64) {
+// insert adds a row that is not there. It fails only for lack of memory.
+func (t *table) insert(hash uint64, ref arena.Ref) (err error) {
 	b := t.bucket(hash)
 	for b == nil || b.used >= len(b.slots)-len(b.slots)/8 {
 		switch {
 		case b == nil:
-			t.place(hash, &bucket{slots: make([]uint64, minSlots)})
-			t.slots += minSlots
+			if b, err = t.newBucket(minSlots, 0); err == nil {
+				t.place(hash, b)
+			}
 		case len(b.slots) < maxSlots:
-			t.resize(hash, b, larger(len(b.slots)))
+			err = t.resize(hash, b, larger(len(b.slots)))
 		default:
-			t.split(hash, b, hashOf)
+			err = t.split(hash, b)
+		}
+		if err != nil {
+			return err
 		}
 		b = t.bucket(hash)
 	}
 	b.add(tagOf(hash) | uint64(ref))
 	t.rows++
+	return nil
 }
 
 func (b *bucket) add(slot uint64) {
@@ -171,19 +198,33 @@ func (t *table) place(hash uint64, b *bucket) {
 	}
 }
 
-func (t *table) resize(hash uint64, b *bucket, n int) {
-	to := &bucket{slots: make([]uint64, n), depth: b.depth}
+func (t *table) resize(hash uint64, b *bucket, n int) error {
+	to, err := t.newBucket(n, b.depth)
+	if err != nil {
+		return err
+	}
 	for _, slot := range b.slots {
 		if slot != 0 {
 			to.add(slot)
 		}
 	}
-	t.slots += n - len(b.slots)
 	t.place(hash, to)
+	t.freeBucket(b)
+	return nil
 }
 
 // split parts a full bucket in two by the next bit of the hash.
-func (t *table) split(hash uint64, b *bucket, hashOf func(arena.Ref) uint64) {
+func (t *table) split(hash uint64, b *bucket) error {
+	var halves [2]*bucket
+	for i := range halves {
+		var err error
+		if halves[i], err = t.newBucket(maxSlots, b.depth+1); err != nil {
+			if i == 1 {
+				t.freeBucket(halves[0])
+			}
+			return err
+		}
+	}
 	d := t.dir.Load()
 	if d == nil {
 		d = &directory{buckets: make([]atomic.Pointer[bucket], 1)}
@@ -196,21 +237,18 @@ func (t *table) split(hash uint64, b *bucket, hashOf func(arena.Ref) uint64) {
 		}
 		d = wider
 	}
-	var halves [2]*bucket
-	for i := range halves {
-		halves[i] = &bucket{slots: make([]uint64, maxSlots), depth: b.depth + 1}
-	}
 	bit := 63 - b.depth
 	for _, slot := range b.slots {
 		if slot != 0 {
-			halves[hashOf(refOf(slot))>>bit&1].add(slot)
+			halves[t.set.hashOf(refOf(slot))>>bit&1].add(slot)
 		}
 	}
-	t.slots += maxSlots
 	t.dir.Store(d)
 	t.one.Store(nil)
 	t.place(hash&^(1<<bit), halves[0])
 	t.place(hash|1<<bit, halves[1])
+	t.freeBucket(b)
+	return nil
 }
 
 // replace notes that a row has moved.
@@ -242,12 +280,25 @@ func (t *table) remove(hash uint64, ref arena.Ref) {
 	b.slots[i] = 0
 	b.used--
 	if t.rows--; t.rows == 0 {
-		t.dir.Store(nil)
-		t.one.Store(nil)
-		t.slots = 0
+		t.drop()
 	} else if len(b.slots) > minSlots && b.used < len(b.slots)/2 {
-		t.resize(hash, b, smaller(len(b.slots)))
+		_ = t.resize(hash, b, smaller(len(b.slots))) // without memory it stays as it is
 	}
+}
+
+// drop empties the table, which has no rows.
+func (t *table) drop() {
+	if d := t.dir.Load(); d != nil {
+		for i := 0; i < len(d.buckets); {
+			b := d.buckets[i].Load()
+			i += 1 << (d.depth - b.depth)
+			t.freeBucket(b)
+		}
+	} else {
+		t.freeBucket(t.one.Load())
+	}
+	t.dir.Store(nil)
+	t.one.Store(nil)
 }
 
 // walk visits the rows of one bucket, the one that cursor leads to, and returns
@@ -268,13 +319,4 @@ func (t *table) walk(cursor uint64, visit func(arena.Ref)) (next uint64) {
 	}
 	step := uint64(1) << (64 - b.depth)
 	return cursor&^(step-1) + step // past the last it comes to 0
-}
-
-// bytes is the memory that the table takes.
-func (t *table) bytes() int64 {
-	n := int64(8 * t.slots)
-	if d := t.dir.Load(); d != nil {
-		n += int64(8 * len(d.buckets))
-	}
-	return n
 }

@@ -113,6 +113,9 @@ func (s *Set) Thaw(snap Snapshot) {
 		t.p.mu.Lock()
 		vs := t.p.undo[t.key]
 		for len(vs) > 0 && vs[0].tag < oldest {
+			if vs[0].state == Unknown {
+				t.p.cold--
+			}
 			vs = vs[1:]
 		}
 		if len(vs) == 0 {
@@ -169,6 +172,9 @@ func (s *Set) save(p *part, r row, key []byte) {
 	}
 	p.undo[string(key)] = vs
 	for _, v := range vs[known:] {
+		if v.state == Unknown {
+			p.cold++
+		}
 		f.trail = append(f.trail, trace{p, string(key), v.tag})
 	}
 }

@@ -12,39 +12,74 @@ package resident
 // prefix names the unit of a row.
 func (s *Set) prefix(key []byte) []byte { return key[:min(len(key), s.unit(key))] }
 
+// units is what is known of the units of a part. Those with a prefix of three
+// bytes, of which a part has few, are bits; the others are in a map.
+type units struct {
+	known, full uint64          // by the third byte, below 64
+	long        map[string]bool // by prefix: is it complete
+}
+
+func (u *units) none() bool { return u.known == 0 && len(u.long) == 0 }
+
+// get says whether a unit is complete, and whether that is known.
+func (u *units) get(prefix []byte) (complete, known bool) {
+	if len(prefix) == 3 && prefix[2] < 64 {
+		bit := uint64(1) << prefix[2]
+		return u.full&bit != 0, u.known&bit != 0
+	}
+	complete, known = u.long[string(prefix)]
+	return complete, known
+}
+
+func (u *units) set(prefix []byte, complete bool) {
+	if len(prefix) == 3 && prefix[2] < 64 {
+		bit := uint64(1) << prefix[2]
+		u.known |= bit
+		if u.full |= bit; !complete {
+			u.full &^= bit
+		}
+		return
+	}
+	if u.long == nil {
+		u.long = make(map[string]bool)
+	}
+	u.long[string(prefix)] = complete
+}
+
+// forget makes nothing known of a unit.
+func (u *units) forget(prefix []byte) {
+	if len(prefix) == 3 && prefix[2] < 64 {
+		u.known &^= 1 << prefix[2]
+		return
+	}
+	delete(u.long, string(prefix))
+}
+
+// allFull says whether every unit of which something is known is complete.
+func (u *units) allFull() bool {
+	for _, c := range u.long {
+		if !c {
+			return false
+		}
+	}
+	return u.known&^u.full == 0
+}
+
 func (p *part) complete(prefix []byte) bool {
-	if c, known := p.units[string(prefix)]; known {
+	if c, known := p.units.get(prefix); known {
 		return c
 	}
 	return p.rest
 }
 
 // whole says that all units of the part are complete.
-func (p *part) whole() bool {
-	if !p.rest {
-		return false
-	}
-	for _, c := range p.units {
-		if !c {
-			return false
-		}
-	}
-	return true
-}
+func (p *part) whole() bool { return p.rest && p.units.allFull() }
 
 // breach notes that the unit has lost a row to the store.
 func (p *part) breach(prefix []byte) {
-	if c, known := p.units[string(prefix)]; known && !c || !known && !p.rest {
-		return
+	if p.complete(prefix) {
+		p.units.set(prefix, false)
 	}
-	p.setUnit(prefix, false)
-}
-
-func (p *part) setUnit(prefix []byte, complete bool) {
-	if p.units == nil {
-		p.units = make(map[string]bool)
-	}
-	p.units[string(prefix)] = complete
 }
 
 // covers says whether the rows of a range are all resident if they exist.
