@@ -45,7 +45,7 @@ oracle: ## command scripts and random sequences against a real redis-server
 	REDOUBT_ORACLE=1 $(GO) test -count=1 -timeout 60m ./test/... ./command ./wire
 
 crash: ## many rounds of kill -9 and restart
-	REDOUBT_CRASH_ROUNDS=30 $(GO) test -count=1 -timeout 30m ./test/crash
+	REDOUBT_CRASH_ROUNDS=100 $(GO) test -count=1 -timeout 30m ./test/crash
 
 idle: ## what 10,000 idle connections cost
 	REDOUBT_IDLE=10000 $(GO) test -count=1 -run Idle -v ./server
