@@ -1,0 +1,63 @@
+package resident
+
+import (
+	"bytes"
+	"slices"
+
+	"redoubt/engine/local/arena"
+)
+
+// Most parts are read and written by key alone, and need no order. A part gets
+// its tree when somebody walks it, or when it has so many rows that making the
+// tree then would take long, and keeps it while it is walked now and then.
+
+const (
+	// alwaysOrdered is from how many rows on a part has its tree.
+	alwaysOrdered = 1024
+	// What the table and the tree take for a row, about.
+	tableRow = 13
+	treeRow  = 13
+)
+
+// order makes the tree of a part whose lock is held alone.
+func (s *Set) order(p *part) {
+	p.asked.Store(true)
+	if p.ordered {
+		return
+	}
+	refs := make([]arena.Ref, 0, p.tab.rows)
+	for cursor, more := uint64(0), true; more; more = cursor != 0 {
+		cursor = p.tab.walk(cursor, func(ref arena.Ref) { refs = append(refs, ref) })
+	}
+	slices.SortFunc(refs, func(a, b arena.Ref) int { return bytes.Compare(s.row(a).key(), s.row(b).key()) })
+	for _, ref := range refs {
+		p.tree.insert(s.row(ref).key(), ref)
+	}
+	p.ordered = true
+	s.bytes.Add(int64(len(refs)) * treeRow)
+}
+
+// disorder drops the tree of a part that nobody has walked since the last call.
+func (s *Set) disorder(p *part) {
+	if p.ordered && !p.asked.Swap(false) && p.tab.rows < alwaysOrdered/2 {
+		p.tree.root, p.tree.n, p.ordered = nil, 0, false
+		s.bytes.Add(-int64(p.tab.rows) * treeRow)
+	}
+}
+
+// lockOrdered locks a part shared, with its tree.
+func (s *Set) lockOrdered(p *part) {
+	for {
+		p.mu.RLock()
+		if p.ordered {
+			if !p.asked.Load() {
+				p.asked.Store(true)
+			}
+			return
+		}
+		p.mu.RUnlock()
+		p.mu.Lock()
+		s.order(p)
+		p.mu.Unlock()
+	}
+}
