@@ -17,8 +17,10 @@ const (
 	// are filled up to the other.
 	evictTo = 97
 	fillTo  = 85
-	// fillPause is between two looks for parts to fill.
+	// fillPause is between two looks for parts to fill, fillSlice how long one
+	// goes on.
 	fillPause = time.Second
+	fillSlice = 5 * time.Millisecond
 )
 
 func (e *Engine) keeperLoop() {
@@ -36,12 +38,13 @@ func (e *Engine) keeperLoop() {
 		}
 		e.evict()
 		pause := fillPause
-		// A slice at a time: evicting comes first.
-		for start := time.Now(); time.Since(start) < 10*time.Millisecond && e.fillable(); {
+		// A slice at a time, and half of the time: clients come first.
+		start := time.Now()
+		for time.Since(start) < fillSlice && e.fillable() {
 			if next = e.fillNext(next); next == 0 {
 				break
 			}
-			pause = time.Millisecond
+			pause = time.Since(start)
 		}
 		timer.Reset(pause)
 	}

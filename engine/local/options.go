@@ -26,7 +26,7 @@ type Options struct {
 	// completeness is tracked; nil: the first two bytes. It may be given the
 	// beginning of a key, and be longer than that.
 	Unit func(key []byte) int
-	// SegmentBytes is the size of a journal segment; 0 means 32 MiB.
+	// SegmentBytes is the size of a journal segment; 0 means 16 MiB.
 	SegmentBytes int64
 	// JournalBytes is how much journal there may be since the last checkpoint
 	// before the next one begins: what a restart has to replay. 0 means 256 MiB.
@@ -56,7 +56,7 @@ func (o *Options) defaults() {
 		o.Unit = func([]byte) int { return 2 }
 	}
 	if o.SegmentBytes <= 0 {
-		o.SegmentBytes = 32 << 20
+		o.SegmentBytes = 16 << 20
 	}
 	if o.JournalBytes <= 0 {
 		o.JournalBytes = 256 << 20
