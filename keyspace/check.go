@@ -1,11 +1,8 @@
 package keyspace
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
-	"math"
-	"slices"
 	"strconv"
 
 	"redoubt/engine"
@@ -15,9 +12,9 @@ import (
 //
 // Memory does not grow with the store: no list of keys is kept. Where two sets
 // of rows must be the same (keys with a time of death and expire rows; values
-// that keys name and values that have rows), both are reduced to a print, a
+// that keys name and values that have rows), both are reduced to a digest, a
 // number of members and a sum of their hashes, while the rows go by in order.
-// Only where two prints differ are rows looked up one by one, to name those at
+// Only where two digests differ are rows looked up one by one, to name those at
 // fault.
 
 // Checked is what Check saw.
@@ -28,10 +25,10 @@ type Checked struct {
 	Whole bool
 }
 
-// print stands for a set of rows.
-type print struct{ n, sum uint64 }
+// digest stands for a set of rows.
+type digest struct{ n, sum uint64 }
 
-func (p *print) add(row []byte) { p.n, p.sum = p.n+1, p.sum+engine.Hash(row) }
+func (p *digest) add(row []byte) { p.n, p.sum = p.n+1, p.sum+engine.Hash(row) }
 
 type checker struct {
 	Checked
@@ -44,32 +41,32 @@ type checker struct {
 	mark   uint64 // every id is below
 	counts map[uint32]*count
 
-	expiring, expires print // of the present group: keys, rows
+	expiring, expires digest // of the present group: keys, rows
 	groupWhole        bool
 
 	last   []byte // start of the key of the sub, score or rank row before
 	repeat int    // how many rows began like this
 
-	named, found []print // by home: rows of values that keys name; rows that there are
-	bare         []Ref   // values that keys name and that have no rows
+	named, found []digest // by home: rows of values that keys name; rows that there are
+	bare         []Ref    // values that keys name and that have no rows
 }
 
 type count struct{ keys, volatile int64 }
 
 // Check reads all rows and reports whatever is wrong with them: its kind, by
 // which such things may be counted, the place, and what it is. counters are the
-// engine's. progress is told about every slot; it may be nil.
+// engine's. progress is told up to which slot it has come; it may be nil.
 func Check(r engine.Reader, counters map[string]int64, report func(kind, place, what string), progress func(slot int, rows int64)) Checked {
 	c := &checker{
 		Checked: Checked{Whole: true}, r: r, report: report,
 		dead: make(map[uint32]bool), counts: make(map[uint32]*count),
-		named: make([]print, Slots), found: make([]print, Slots),
+		named: make([]digest, Slots), found: make([]digest, Slots),
 	}
 	if c.system() {
-		for slot := range Slots {
-			c.slot(slot)
+		for group := range Groups {
+			c.group(group)
 			if progress != nil {
-				progress(slot+1, c.Rows)
+				progress((group+1)*expireGroup, c.Rows)
 			}
 		}
 		c.foreign()
@@ -81,19 +78,30 @@ func Check(r engine.Reader, counters map[string]int64, report func(kind, place, 
 	return c.Checked
 }
 
-// walk visits the rows of a range. If visit returns a key, it goes on there.
+// walk visits the rows of a range. If visit returns a key, it goes on there. It
+// reports what cannot be read.
 func (c *checker) walk(lo, hi []byte, visit func(row, value []byte) (next []byte)) {
-	for from := lo; from != nil; {
+	last, err := c.try(lo, hi, visit)
+	switch {
+	case err != nil && last != nil:
+		c.unreadable("rows behind "+inHex(last)+" up to "+inHex(hi), err)
+	case err != nil:
+		c.unreadable("rows from "+inHex(lo)+" up to "+inHex(hi), err)
+	}
+}
+
+// try is walk without the report. It returns the last row that was visited.
+func (c *checker) try(lo, hi []byte, visit func(row, value []byte) (next []byte)) (last []byte, err error) {
+	for from := lo; from != nil && err == nil; {
 		it := c.r.Iter(from, hi, false)
 		from = nil
 		for from == nil && it.Next() {
+			last = append(last[:0], it.Key()...)
 			from = visit(it.Key(), it.Value())
 		}
-		if err := it.Close(); err != nil {
-			c.unreadable(fmt.Sprintf("rows from %x up to %x", lo, hi), err)
-			return
-		}
+		err = it.Close()
 	}
+	return last, err
 }
 
 func (c *checker) unreadable(place string, err error) {
@@ -110,90 +118,6 @@ func (c *checker) get(row []byte) (value []byte, found, ok bool) {
 	return value, found, err == nil
 }
 
-// system reads the system rows, which the rest depends on. It says false if the
-// rows are of a version that is not known here.
-func (c *checker) system() bool {
-	version, numbered := uint32(0), false
-	wrong := func(row []byte, format string, args ...any) {
-		c.report("system", c.tell.Key(row), fmt.Sprintf(format, args...))
-	}
-	var used []uint32
-	c.walk([]byte{system}, nil, func(row, value []byte) []byte {
-		c.Rows++
-		size, word := 0, uint32(0)
-		if len(row) >= 2 && (row[1] == sysDatabase || row[1] == sysNextKS || row[1] == sysFormat) {
-			size = 4
-		}
-		if len(value) != size {
-			wrong(row, "its value has %d bytes, not %d: %s", len(value), size, inHex(value))
-			return nil
-		} else if size == 4 {
-			word = binary.BigEndian.Uint32(value)
-		}
-		switch rest := row[min(2, len(row)):]; {
-		case len(row) == 4 && row[1] == sysDatabase:
-			if db, taken := c.tell.dbs[word]; taken {
-				wrong(row, "it has keyspace %d, and so has database %d", word, db)
-			} else if word == 0 {
-				wrong(row, "it has keyspace 0, which is never given")
-			}
-			c.tell.Learn(row, value)
-			used = append(used, word)
-		case len(row) == 6 && row[1] == sysDead:
-			c.dead[binary.BigEndian.Uint32(rest)] = true
-			used = append(used, binary.BigEndian.Uint32(rest))
-		case len(row) == 2 && row[1] == sysNextKS:
-			c.lastKS, numbered = word, true
-		case len(row) == 10 && row[1] == sysWatermark:
-			c.mark = max(c.mark, binary.BigEndian.Uint64(rest))
-		case len(row) == 2 && row[1] == sysFormat:
-			version = word
-		default:
-			wrong(row, "there is no such system row in version %d", FormatVersion)
-		}
-		return nil
-	})
-	for ks := range c.dead {
-		if db, ok := c.tell.dbs[ks]; ok {
-			c.report("system", c.tell.systemKey(appendSysKey32(nil, sysDead, ks)), fmt.Sprintf("database %d still has it", db))
-		}
-	}
-	switch {
-	case version == FormatVersion:
-	case version != 0:
-		c.Whole = false
-		c.report("system", "format version", fmt.Sprintf("the rows have version %d, this program knows %d; they were not looked at", version, FormatVersion))
-		return false
-	case c.anything():
-		c.report("system", "format version", "it is missing")
-	}
-	switch {
-	case !numbered && len(used) > 0:
-		c.report("system", "keyspace number given last", "it is missing")
-		fallthrough
-	case !numbered:
-		c.lastKS = math.MaxUint32
-	}
-	for _, ks := range used {
-		if ks > c.lastKS {
-			c.report("system", fmt.Sprintf("keyspace %d", ks), fmt.Sprintf("it is in use, but %d was the last number given", c.lastKS))
-		}
-	}
-	return true
-}
-
-// anything says whether there is any row at all.
-func (c *checker) anything() (any bool) {
-	c.walk([]byte{}, nil, func([]byte, []byte) []byte {
-		any = true
-		return slices.Clone(reservedEnd)
-	})
-	return any
-}
-
-// reservedEnd is behind all rows that a keyspace can have.
-var reservedEnd = []byte{0xff, 0xff, 0xff, 0xff}
-
 // foreign looks for rows between those of the last slot and the system's.
 func (c *checker) foreign() {
 	c.walk([]byte{Slots >> 8}, []byte{system}, func(row, _ []byte) []byte {
@@ -203,36 +127,47 @@ func (c *checker) foreign() {
 	})
 }
 
-// slot checks the rows of a slot, and of its group of slots when it is the last.
-func (c *checker) slot(slot int) {
-	if slot%expireGroup == 0 {
-		c.expiring, c.expires, c.groupWhole = print{}, print{}, true
-	}
-	c.last, c.repeat = c.last[:0], 0
-	hi := successor([]byte{byte(slot >> 8), byte(slot)})
-	c.walk(firstOf(slot), hi, func(row, value []byte) []byte {
-		c.Rows++
-		kind := byte(0)
-		if len(row) > 2 {
-			kind = row[2]
+// group checks the rows of a group of slots.
+func (c *checker) group(group int) {
+	c.expiring, c.expires, c.groupWhole = digest{}, digest{}, true
+	slot, end := group*expireGroup, (group+1)*expireGroup
+	from := firstOf(slot)
+	if last, err := c.try(from, firstOf(end), c.row); err != nil {
+		// Behind the last row that could be read it goes on slot by slot, so
+		// that the bad place is known, and no more is passed over than need be.
+		if len(last) >= 2 {
+			slot, from = int(binary.BigEndian.Uint16(last)), append(last, 0)
 		}
-		switch {
-		case kind == kindMeta && len(row) >= metaKeyHead:
-			c.meta(row, value)
-		case kind >= kindSub && kind <= kindRank && len(row) >= partHead:
-			return c.part(row)
-		case kind == kindExpire && len(row) >= expireKeyHead:
-			c.expireRow(row, value)
-		case kind == kindGarbage && len(row) == partHead:
-			c.garbage(row, value)
-		default:
-			c.report("row", c.tell.Key(row), "no row has such a key")
+		for ; slot < end; slot++ {
+			c.walk(from, firstOf(slot+1), c.row)
+			from = firstOf(slot + 1)
 		}
-		return nil
-	})
-	if slot%expireGroup == expireGroup-1 && c.expiring != c.expires && c.groupWhole {
-		c.expiries(slot / expireGroup)
 	}
+	if c.expiring != c.expires && c.groupWhole {
+		c.expiries(group)
+	}
+}
+
+// row checks a row of a slot. It returns where to go on if not behind the row.
+func (c *checker) row(row, value []byte) []byte {
+	c.Rows++
+	kind := byte(0)
+	if len(row) > 2 {
+		kind = row[2]
+	}
+	switch {
+	case kind == kindMeta && len(row) >= metaKeyHead:
+		c.meta(row, value)
+	case kind >= kindSub && kind <= kindRank && len(row) >= partHead:
+		return c.part(row)
+	case kind == kindExpire && len(row) >= expireKeyHead:
+		c.expireRow(row, value)
+	case kind == kindGarbage && len(row) == partHead:
+		c.garbage(row, value)
+	default:
+		c.report("row", c.tell.Key(row), "no row has such a key")
+	}
+	return nil
 }
 
 // firstOf is where the rows of a slot begin, those whose keys are too short to be
@@ -359,42 +294,4 @@ func (c *checker) expiries(group int) {
 			return nil
 		})
 	}
-}
-
-// counters compares the engine's counters with the rows.
-func (c *checker) counters(sums map[string]int64) {
-	var names []string
-	counted := make(map[string]int64)
-	for name := range sums {
-		names = append(names, name)
-	}
-	for ks, n := range c.counts {
-		for what, v := range map[byte]int64{sysKeys: n.keys, sysVolatile: n.volatile} {
-			name := string(appendSysKey32(nil, what, ks))
-			if counted[name] = v; sums[name] == 0 && v != 0 {
-				names = append(names, name)
-			}
-		}
-	}
-	slices.Sort(names)
-	for _, name := range slices.Compact(names) {
-		row := []byte(name)
-		switch known := len(row) == 6 && row[0] == system && (row[1] == sysKeys || row[1] == sysVolatile); {
-		case !known:
-			c.report("counter", c.tell.Counter(row), fmt.Sprintf("it says %d", sums[name]))
-		case sums[name] != counted[name]:
-			c.report("counter", c.tell.Counter(row), fmt.Sprintf("it says %d, and there are %d", sums[name], counted[name]))
-		}
-	}
-}
-
-// samePart says whether a row belongs to the same kind of rows of the same value
-// as the one before.
-func (c *checker) samePart(row []byte) bool {
-	if bytes.Equal(c.last, row[:partHead]) {
-		c.repeat++
-		return true
-	}
-	c.last, c.repeat = append(c.last[:0], row[:partHead]...), 0
-	return false
 }

@@ -119,8 +119,19 @@ func TestCheckPassesAHealthyStore(t *testing.T) {
 			t.Errorf("an empty store: %q", list)
 		}
 		populate(s)
-		if list := s.check(); len(list) > 0 {
+		snap, err := eng.Snapshot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, sum := checked(s, snap)
+		if len(list) > 0 {
 			t.Errorf("populated: %q", list)
+		}
+		rows := int64(0)
+		s.eachRow(func(_, _ []byte) { rows++ })
+		equal(t, "rows, keys, of them with an expiry, with rows", sum, Checked{rows, 10, 5, 4, true})
+		if err := snap.Close(); err != nil {
+			t.Fatal(err)
 		}
 		s.clear(3)
 		s.now += 1 << 20
@@ -414,7 +425,7 @@ func TestCheckGoesOnBehindABadPlace(t *testing.T) {
 	defer snap.Close()
 	list, sum := checked(s, broken{snap, appendMetaKey(nil, SlotOf([]byte("foo")), 1, []byte("foo"))})
 	text := strings.Join(list, "\n")
-	if sum.Whole || !strings.Contains(text, "unreadable: rows from 2f96 up to 2f97: the disk is broken") || !strings.Contains(text, "slot: key") {
+	if sum.Whole || !strings.Contains(text, "unreadable: rows from 2f96 up to 2f97: the disk is broken") || !strings.Contains(text, "slot: key") || strings.Count(text, "unreadable") != 1 {
 		t.Errorf("whole %v: %s", sum.Whole, text)
 	}
 	if strings.Contains(text, "counter") || strings.Contains(text, "orphan") {

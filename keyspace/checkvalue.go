@@ -1,6 +1,7 @@
 package keyspace
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"fmt"
@@ -35,6 +36,17 @@ func (c *checker) part(row []byte) []byte {
 	return nil
 }
 
+// samePart says whether a row belongs to the same kind of rows of the same value
+// as the one before.
+func (c *checker) samePart(row []byte) bool {
+	if bytes.Equal(c.last, row[:partHead]) {
+		c.repeat++
+		return true
+	}
+	c.last, c.repeat = append(c.last[:0], row[:partHead]...), 0
+	return false
+}
+
 // value checks the rows of a value that the key of a meta row names.
 func (c *checker) value(meta []byte, ref Ref) {
 	c.Values++
@@ -56,6 +68,7 @@ func (c *checker) value(meta []byte, ref Ref) {
 		}
 		return nil
 	})
+	c.Rows += max(0, int64(rows)-fewRows-2) // that part stepped over
 	if rows > 0 {
 		c.named[ref.Home].add(lo)
 	} else if len(c.bare) < bareMax {
@@ -163,19 +176,22 @@ func (c *checker) judge(list []owned) {
 			c.report("value", c.tell.Key(row), fmt.Sprintf("%s belongs to something else, too", valueName(ref.Home, ref.ID)))
 		}
 	}
-	for slot := range Slots {
-		lo := []byte{byte(slot >> 8), byte(slot), kindMeta}
-		c.walk(lo, successor(lo), func(row, value []byte) []byte {
-			if m, err := decodeMeta(value); err == nil && m.External() {
-				note(row, kindSub, m.Ref())
+	for group := range Groups {
+		c.walk(firstOf(group*expireGroup), firstOf((group+1)*expireGroup), func(row, value []byte) []byte {
+			kind := byte(0)
+			if len(row) > 2 {
+				kind = row[2]
 			}
-			return nil
-		})
-		lo[2] = kindGarbage
-		c.walk(lo, successor(lo), func(row, _ []byte) []byte {
-			if len(row) == partHead {
+			switch {
+			case kind == kindMeta:
+				if m, err := decodeMeta(value); err == nil && m.External() {
+					note(row, kindSub, m.Ref())
+				}
+			case kind >= kindSub && kind <= kindRank:
+				return []byte{row[0], row[1], kindExpire}
+			case kind == kindGarbage && len(row) == partHead:
 				for kind := byte(kindSub); kind <= kindRank; kind++ {
-					note(row, kind, Ref{Home: uint16(slot), ID: binary.BigEndian.Uint64(row[3:])})
+					note(row, kind, Ref{Home: binary.BigEndian.Uint16(row), ID: binary.BigEndian.Uint64(row[3:])})
 				}
 			}
 			return nil

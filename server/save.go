@@ -17,7 +17,7 @@ import (
 
 // SAVE and BGSAVE write a checkpoint: a consistent copy of the store in a
 // directory of its own. A server starts from it when a copy of it stands in the
-// place of the store, <dir>/pebble. Nothing depends on checkpoints; every write
+// place of the store, <dir>/local. Nothing depends on checkpoints; every write
 // is safe without.
 //
 // A checkpoint is <dir>/checkpoint-<n>. It is written under another name

@@ -24,6 +24,8 @@
 //	store.go       Pebble: what is read, how a round gets there
 //	disk.go        what happens when the disk under Pebble fails
 //	format.go      the file REDOUBT, foreign and newer directories
+//	checkpoint.go  a copy of the store that can be opened
+//	inspect*.go    a store that is not running, as the tools read it; check.go checks its files
 //	stats.go       figures
 //	resident/      the resident set
 //
