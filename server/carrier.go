@@ -116,7 +116,7 @@ func (p *pipe) take(data []byte) {
 func (p *pipe) endTurn() {
 	ticket := p.turn.commit()
 	for _, w := range p.turn.workers {
-		go w()
+		p.srv.crew.run(w)
 	}
 	clear(p.turn.workers)
 	p.turn.workers = p.turn.workers[:0]

@@ -287,7 +287,7 @@ func (l *loop) touch(c *conn) {
 func (l *loop) endTurn() {
 	ticket := l.turn.commit()
 	for _, w := range l.turn.workers {
-		go w()
+		l.srv.crew.run(w)
 	}
 	clear(l.turn.workers)
 	l.turn.workers = l.turn.workers[:0]

@@ -84,6 +84,7 @@ type Server struct {
 	// that keeps it in memory only.
 	dataBytes  func() int64
 	workers    sync.WaitGroup
+	crew       crew
 	draining   atomic.Bool // shutting down: no session takes another command
 	background sync.WaitGroup
 	bgStop     context.CancelFunc
@@ -127,6 +128,7 @@ func New(o Options) (*Server, error) {
 	srv.stats.init(srv.table)
 	srv.initFigures()
 	srv.clients.init()
+	srv.crew.init()
 	if err := srv.watchSettings(); err != nil {
 		return nil, err
 	}

@@ -28,11 +28,22 @@ func (e *Engine) Checkpoint(dir string) error {
 	return syncDir(fs, fs.PathDir(dir))
 }
 
-func (e *Engine) copyTo(dir string) error {
+func (e *Engine) copyTo(dir string) (err error) {
 	fs := e.fs
 	if _, err := fs.Stat(dir); err == nil {
 		return errors.New("it exists")
 	}
+	defer func() {
+		// Pebble panics when a directory cannot be synced; it holds no locks then.
+		if r := recover(); r != nil {
+			if err, _ = r.(error); err == nil {
+				err = fmt.Errorf("%v", r)
+			}
+		}
+		if err != nil {
+			_ = fs.RemoveAll(dir) // half of a copy is of no use
+		}
+	}()
 	if err := makeDir(fs, dir); err != nil {
 		return err
 	}

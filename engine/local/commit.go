@@ -31,8 +31,10 @@ func (v *view) Commit(b *engine.Batch) (engine.Ticket, error) {
 		if err := e.awaitRoom(); err != nil {
 			return 0, err
 		}
-	} else if err := e.hurdle(); err != nil && e.Congested() {
-		return 0, err
+	} else if e.roundErr.Load() != nil && e.Congested() {
+		if err := e.hurdle(); err != nil {
+			return 0, err
+		}
 	}
 	v.record = appendRecord(append(v.record[:0], headRoom[:]...), b)
 	seq, err := e.apply(v.record, b)

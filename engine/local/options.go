@@ -77,8 +77,8 @@ type budget struct {
 
 func divide(memory int64) budget {
 	var b budget
-	b.cache = min(max(memory/8, 1<<20), 1<<30)
-	process := min(max(memory/8, 4<<20), 512<<20)
+	b.cache = min(max(memory/64*5, 1<<20), 1<<30)
+	process := min(max(memory/16*3, 4<<20), 768<<20)
 	b.rows = max(memory-b.cache-process, memory/4, 64<<10)
 	b.dirty = b.rows / 4
 	return b

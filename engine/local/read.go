@@ -61,11 +61,15 @@ func (e *Engine) fetch(key []byte, hash uint64, dst []byte, token uint64) ([]byt
 	if err != nil {
 		return dst[:at], false, err
 	}
+	limit, taken := e.rowLimit.Load(), e.set.Bytes()
+	if taken > limit {
+		kick(e.keeper)
+	}
+	if taken > limit+limit/8 {
+		return dst, found, nil // readers are faster than the keeper: not kept
+	}
 	if err := e.set.Load(key, hash, dst[at:], found, token); err != nil {
 		return dst[:at], false, err
-	}
-	if e.set.Bytes() > e.rowLimit.Load() {
-		kick(e.keeper)
 	}
 	return dst, found, nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"runtime"
 	"strconv"
 	"sync/atomic"
@@ -89,7 +90,7 @@ func openStore(fs *diskFS, dir, rounds string, cache int64, log *slog.Logger, fa
 	}
 	for i := range o.Levels {
 		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
-		o.Levels[i].BlockSize = 8 << 10
+		o.Levels[i].BlockSize = 4 << 10 // a cold read takes one, and leaves it as garbage
 		o.TargetFileSizes[i] = tableBytes
 		// Snappy while data is young and rewritten often, zstd where it settles.
 		compression := block.SnappyCompression
@@ -99,7 +100,9 @@ func openStore(fs *diskFS, dir, rounds string, cache int64, log *slog.Logger, fa
 		o.Levels[i].Compression = func() *sstable.CompressionProfile { return compression }
 	}
 	fs.opening.Store(true)
-	if s.db, err = lsm.Open(dir, o); err != nil {
+	if s.db, err = lsm.Open(dir, o); errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("%w: opening the store in %s: a table is missing: %w; restore the directory from a backup or a checkpoint", engine.ErrCorrupt, dir, err)
+	} else if err != nil {
 		return nil, storeError("opening the store in "+dir, err)
 	}
 	fs.opening.Store(false)
@@ -335,4 +338,9 @@ func (b *builder) abandon() {
 	}
 }
 
-func (s *store) sublevels() int { return int(s.db.Metrics().Levels[0].Sublevels) }
+// backlog says how many tables a read may have to look at before the sorted
+// ones, about, and whether that is being made less.
+func (s *store) backlog() (sublevels int, compacting bool) {
+	m := s.db.Metrics()
+	return int(m.Levels[0].Sublevels), m.Compact.NumInProgress > 0
+}

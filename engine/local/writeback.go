@@ -49,21 +49,34 @@ func (e *Engine) writebackLoop() {
 		case <-e.writeback:
 		case <-timer.C:
 		}
-		pause := idleRound
 		if err := e.awaitStore(); err != nil {
 			return
 		}
-		if err := e.Round(); err != nil && !e.closed.Load() {
-			pause = retryRound
+		if err := e.Round(); err != nil {
+			select { // not at once, though every commit may ask for it
+			case <-e.stop:
+				return
+			case <-time.After(retryRound):
+			}
+			kick(e.writeback)
 		}
-		timer.Reset(pause)
+		timer.Reset(idleRound)
 	}
 }
 
 // awaitStore waits while the store has many tables to compact: adding more would
-// make reads slow. Dirty rows pile up meanwhile, and slow the writers down.
+// make reads slow. Dirty rows pile up meanwhile, and slow the writers down. But
+// it does not wait for compactions that do not run: after one that failed Pebble
+// leaves its keys alone for half a minute, and looks again only when tables come.
 func (e *Engine) awaitStore() error {
-	for e.store.sublevels() >= l0Patience && e.roundErr.Load() == nil && e.failure.Load() == nil {
+	for idle := 0; idle < 2 && e.roundErr.Load() == nil && e.failure.Load() == nil; idle++ {
+		sublevels, compacting := e.store.backlog()
+		if sublevels < l0Patience {
+			return nil
+		}
+		if compacting {
+			idle = 0
+		}
 		select {
 		case <-e.stop:
 			return e.usable()
@@ -147,14 +160,12 @@ func (e *Engine) writeBack() (err error) {
 	if err = b.addState(seq, sums); err != nil {
 		return err
 	}
-	newest := e.journal.Last()
-	if err = e.journal.Sync(newest); err != nil {
+	if err = e.journal.Sync(e.journal.Last()); err != nil {
 		return err
 	}
 	if err = b.finish(); err != nil {
 		return err
 	}
-	e.set.SetLoadStamp(newest)
 	for _, no := range taken {
 		e.set.Settle(no)
 	}

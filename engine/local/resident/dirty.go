@@ -201,14 +201,10 @@ func (s *Set) Settle(no int) {
 			}
 			r := s.row(ref)
 			r.set(stored)
-			switch {
-			case !r.is(dead):
-				s.undirty(p, r)
-			case s.settled(r.seq()):
+			if r.is(dead) && s.settled(r.seq()) {
 				s.drop(p, ref, r, engine.Hash(r.key()))
-			default: // a snapshot needs it: it comes again in the next round
-				list[r.place()] = 0
-				s.enlist(p, ref, r)
+			} else { // a dead one that a snapshot needs is evicted later
+				s.undirty(p, r)
 			}
 		}
 		p.mu.Unlock()

@@ -226,7 +226,9 @@ func (s *Set) resolve(p *part, r row, key []byte, id uint64) ([]byte, State) {
 // present is resolve for a row that has not changed since the snapshot.
 func (s *Set) present(p *part, r row, key []byte, id uint64) ([]byte, State) {
 	switch {
-	case r == nil:
+	case r == nil, id != now && r.is(dead) && r.is(loaded):
+		// Of a row that the store did not have when it was read, a snapshot from
+		// before that learns nothing: a range delete may have removed it since.
 		return nil, s.absent(p, key, id)
 	case r.is(dead) || p.pending() && s.deleted(p, key, r.seq(), id):
 		return nil, Absent
@@ -252,12 +254,18 @@ func (s *Set) load(p *part, key []byte, hash uint64, value []byte, found bool) e
 		flags |= dead
 		value = nil
 	}
-	_, err := s.create(p, key, hash, value, s.loadStamp.Load(), flags)
+	// Its number must be above those of the deletions that are known here, which
+	// do not cover it, and below those of all that come, which do. Commits that
+	// have their number but are not applied yet are among the latter.
+	seq := s.loadStamp.Load()
+	if p.pending() {
+		s.anyDeletion(p, key, func(d *deletion) bool { seq = max(seq, d.seq); return false })
+	}
+	_, err := s.create(p, key, hash, value, seq, flags)
 	return err
 }
 
-// SetLoadStamp gives the number of a commit that is not before any whose rows
-// are in the store.
+// SetLoadStamp gives the number of the last commit that was replayed.
 func (s *Set) SetLoadStamp(seq uint64) { s.loadStamp.Store(seq) }
 
 // create adds a row that is not there.
