@@ -20,6 +20,9 @@ func (e *Engine) Checkpoint(dir string) error {
 	}
 	e.round.Lock() // no segment goes, and no table comes, until all is copied
 	defer e.round.Unlock()
+	if err := e.usable(); err != nil {
+		return err
+	}
 	fs := e.fs
 	dir = fs.PathJoin(dir)
 	if err := e.copyTo(dir); err != nil {

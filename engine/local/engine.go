@@ -38,6 +38,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -72,8 +73,12 @@ type Engine struct {
 	closed  atomic.Bool
 	stop    chan struct{}
 	tasks   sync.WaitGroup
-	failure atomic.Pointer[error] // set once
-	hook    atomic.Pointer[func()]
+	ready   atomic.Bool           // journal is set
+	failing sync.Mutex            // held by who sets
+	failure atomic.Pointer[error] // once
+	// lastDurable is what Durable stays at after a failure; all ones before.
+	lastDurable atomic.Uint64
+	hook        atomic.Pointer[func()]
 
 	// Rounds, see writeback.go.
 	round        sync.Mutex
@@ -118,6 +123,7 @@ func Open(o Options) (*Engine, error) {
 		roomCh: make(chan struct{}),
 	}
 	e.views.New = func() any { return &view{e: e} }
+	e.lastDurable.Store(math.MaxUint64)
 	e.SetMemory(o.Memory)
 	if err := e.open(o); err != nil {
 		if e.store != nil {
@@ -207,6 +213,10 @@ func (e *Engine) recover(o Options, dir string) error {
 	if err != nil {
 		return fmt.Errorf("opening the journal: %w", err)
 	}
+	e.ready.Store(true)
+	if err := e.journal.Err(); err != nil { // it may have failed before that
+		return err
+	}
 	e.set.SetLoadStamp(e.journal.Last())
 	e.replayNanos, e.replayedBytes = time.Since(start).Nanoseconds(), e.appended.Load()
 	if e.replayed > 0 {
@@ -230,7 +240,20 @@ func (e *Engine) fail(op, path string, err error) {
 		what = "free space on the disk"
 	}
 	failure := fmt.Errorf("%w: %s %s failed: %w; %s, then restart: every acknowledged write is kept", engine.ErrReadOnly, op, path, err, what)
-	if e.failure.CompareAndSwap(nil, &failure) {
+	e.failing.Lock()
+	first := e.failure.Load() == nil
+	if first {
+		// Nothing becomes durable after this. Twice: who read between the two
+		// may have seen more than the first.
+		for range 2 {
+			if e.ready.Load() {
+				e.lastDurable.Store(e.journal.Durable())
+			}
+		}
+		e.failure.Store(&failure)
+	}
+	e.failing.Unlock()
+	if first {
 		e.log.Error("the store takes no more writes", "dir", e.dir, "err", failure)
 		e.tell()
 	}
@@ -243,11 +266,12 @@ func isFull(err error) bool {
 
 // durable is called by the journal when commits became durable, or never will.
 func (e *Engine) durable() {
-	if e.journal != nil {
-		if err := e.journal.Err(); err != nil && e.failure.Load() == nil {
-			e.fail("writing the journal in", e.dir, err)
-			return
-		}
+	if !e.ready.Load() {
+		return // nobody has a ticket yet
+	}
+	if err := e.journal.Err(); err != nil && e.failure.Load() == nil {
+		e.fail("writing the journal in", e.dir, err)
+		return
 	}
 	e.tell()
 }
@@ -313,7 +337,9 @@ func (e *Engine) Counter(key []byte) (int64, error) {
 func (e *Engine) Committed() engine.Ticket { return engine.Ticket(e.journal.Last()) }
 
 // Durable implements engine.Engine.
-func (e *Engine) Durable() engine.Ticket { return engine.Ticket(e.journal.Durable()) }
+func (e *Engine) Durable() engine.Ticket {
+	return engine.Ticket(min(e.journal.Durable(), e.lastDurable.Load()))
+}
 
 // OnDurable implements engine.Engine.
 func (e *Engine) OnDurable(hook func()) { e.hook.Store(&hook) }
@@ -341,6 +367,8 @@ func (e *Engine) Close() error {
 	close(e.stop)
 	close(e.disk.closing)
 	e.tasks.Wait()
+	e.round.Lock() // a checkpoint may be under way
+	defer e.round.Unlock()
 	err := errors.Join(e.journal.Close(), e.store.db.Close(), e.lock.Close(), e.Err())
 	e.set.Close()
 	if err != nil {
