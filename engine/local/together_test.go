@@ -68,7 +68,7 @@ func (s *sight) verify(l *ledger) error {
 	best, least := engine.Ticket(0), ""
 	for n := max(s.from, 20) - 20; n <= s.to+20; n++ { // what it looks most like
 		if w, known := l.at(n); known {
-			if d := w.differences(s.rows); best == 0 || len(d) < len(least) {
+			if d := l.differences(w, s.rows); best == 0 || len(d) < len(least) {
 				best, least = n, d
 			}
 		}
@@ -76,10 +76,10 @@ func (s *sight) verify(l *ledger) error {
 	return fmt.Errorf("a %s saw the state of no commit from %d to %d; from that of %d it differs in%s", s.who, s.from, s.to, best, least)
 }
 
-func (w *world) differences(rows map[string]string) (d string) {
+func (l *ledger) differences(w *world, rows map[string]string) (d string) {
 	for k, v := range rows {
 		if was, found := w.rows[k]; !found || was != v {
-			d += fmt.Sprintf(" %q=%.20q, not %.20q;", k, v, was)
+			d += fmt.Sprintf(" %q=%.20q of %d, not %.20q of %d;", k, v, l.source(k, v), was, l.source(k, was))
 		}
 	}
 	for k := range w.rows {
@@ -88,6 +88,18 @@ func (w *world) differences(rows map[string]string) (d string) {
 		}
 	}
 	return d
+}
+
+// source is the first commit that put a row.
+func (l *ledger) source(key, value string) engine.Ticket {
+	for n := engine.Ticket(1); n <= l.written; n++ {
+		for _, c := range l.commits[n] {
+			if c.kind == 'p' && c.key == key && c.value == value {
+				return n
+			}
+		}
+	}
+	return 0
 }
 
 // Everything at once: whoever looks sees the state of some commit.

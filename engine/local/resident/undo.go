@@ -99,7 +99,7 @@ func (s *Set) Thaw(snap Snapshot) {
 	i := slices.IndexFunc(f.open, func(o Snapshot) bool { return o.ID == snap.ID })
 	f.open = slices.Delete(f.open, i, i+1)
 	f.publish()
-	oldest := f.oldest()
+	oldest := min(f.oldest(), f.last+1) // one may be opened before we are done
 	n := 0
 	for n < len(f.trail) && f.trail[n].tag < oldest {
 		n++
