@@ -309,7 +309,7 @@ func TestCrashSweep(t *testing.T) {
 	for name, fsync := range map[string]journal.Policy{"always": journal.Always, "everysec": journal.EverySec, "no": journal.No} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			sweep(t, fsync, scale(t, "REDOUBT_CRASH_POINTS", 70))
+			sweep(t, fsync, scale(t, "REDOUBT_CRASH_POINTS", 32))
 		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"redoubt/engine"
 	"redoubt/engine/enginetest"
+	"redoubt/internal/race"
 	"redoubt/journal"
 )
 
@@ -44,6 +45,9 @@ func TestEngine(t *testing.T) {
 		{"no", false, func(o *Options) { o.Fsync = journal.No }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if race.Enabled && c.name != "resident" && c.name != "restless units" {
+				t.Skip("slow with the race detector; the others cover it")
+			}
 			t.Parallel()
 			open := func(t *testing.T) engine.Engine { return restless(t, opened(t, c.change), c.restless) }
 			enginetest.Run(t, open, enginetest.Reopen(func(t *testing.T, e engine.Engine) engine.Engine {

@@ -235,7 +235,7 @@ func TestFaultSweep(t *testing.T) {
 	built := newVoyage(t, vfs.NewCrashableMem(), journal.EverySec, seed)
 	built.sail(40)
 	errs := []error{syscall.EIO, syscall.ENOSPC, short{syscall.ENOSPC}, short{syscall.EIO}, short{io.ErrShortWrite}}
-	points := scale(t, "REDOUBT_FAULT_POINTS", 120)
+	points := scale(t, "REDOUBT_FAULT_POINTS", 48)
 	met := 0
 	for i := range points {
 		f := &fault{at: 1 + (i*200)/points + rng.IntN(1+200/points), once: rng.IntN(2) == 0, err: errs[rng.IntN(len(errs))], fsync: journal.Policy(1 + rng.IntN(3))}
@@ -270,6 +270,12 @@ func (v *voyage) suffer(f *fault) {
 		}
 	}
 	v.ledger.mustCheck(v.t, e, v.ledger.written)
+	if e.Err() == nil {
+		v.fs.heal()
+		_ = e.Round() // at once, not when it is tried again
+		_ = e.journal.Sync(e.journal.Last())
+		await(v.t, "what failed to be told", func() bool { return e.journal.Err() == nil || e.Err() != nil })
+	}
 	if e.Err() != nil {
 		ghost := strings.Contains(e.Err().Error(), "may appear after a restart")
 		if n := v.ledger.written; !ghost {
@@ -278,7 +284,5 @@ func (v *voyage) suffer(f *fault) {
 		v.failed(e, f.err)
 		return
 	}
-	v.fs.heal()
-	_ = e.Round() // at once, not when it is tried again
 	v.heals(e)
 }

@@ -132,7 +132,7 @@ func TestBitFlips(t *testing.T) {
 	t.Parallel()
 	seed := enginetest.Seed(t)
 	rng := rand.New(rand.NewPCG(seed, 5))
-	points := scale(t, "REDOUBT_FLIPS", 100)
+	points := scale(t, "REDOUBT_FLIPS", 48)
 	small := newVoyage(t, vfs.NewCrashableMem(), journal.Always, seed)
 	small.sail(100)
 	last := newVoyage(t, vfs.NewCrashableMem(), journal.Always, seed)

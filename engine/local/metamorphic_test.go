@@ -329,9 +329,9 @@ func arranged(t testing.TB, rng *rand.Rand) (*player, string) {
 func TestMetamorphic(t *testing.T) {
 	t.Parallel()
 	seed := enginetest.Seed(t)
-	for i := range scale(t, "REDOUBT_HISTORIES", 4) {
+	for i := range scale(t, "REDOUBT_HISTORIES", 2) {
 		rng := rand.New(rand.NewPCG(seed, uint64(100+i)))
-		list := deeds(rng, 400)
+		list := deeds(rng, scale(t, "REDOUBT_DEEDS", 400))
 		want := make([]string, len(list))
 		p := simple(t)
 		for j, d := range list {

@@ -152,7 +152,7 @@ func within(t testing.TB, what string, f func()) {
 	go func() { defer close(done); f() }()
 	select {
 	case <-done:
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		panic(what + " hangs") // with all stacks
 	}
 }
