@@ -18,7 +18,7 @@ func (j *Journal) recover(from uint64, replay func(seq uint64, payload []byte) e
 	defer c.close()
 	c.start(from)
 	first := c.i
-	c.report(progress)
+	finished := c.report(progress)
 	claim := uint64(0)
 	for err == nil {
 		var e Entry
@@ -47,13 +47,14 @@ func (j *Journal) recover(from uint64, replay func(seq uint64, payload []byte) e
 	default:
 		return err
 	}
+	finished()
 	return j.settle(c, first, kept, from, claim)
 }
 
-// report arranges for progress to be told.
-func (c *cursor) report(progress func(done, total int64)) {
+// report arranges for progress to be told; the result tells the end.
+func (c *cursor) report(progress func(done, total int64)) (finished func()) {
 	if progress == nil {
-		return
+		return func() {}
 	}
 	var total int64
 	starts := make([]int64, len(c.segs)+1)
@@ -63,6 +64,7 @@ func (c *cursor) report(progress func(done, total int64)) {
 	}
 	progress(0, total)
 	c.onRead = func(i int, off int64) { progress(starts[i]+off, total) }
+	return func() { progress(total, total) }
 }
 
 // refuse says that d is corruption, or returns nil if it is a torn tail.

@@ -23,8 +23,8 @@ func (v *view) Commit(b *engine.Batch) (engine.Ticket, error) {
 		return 0, fmt.Errorf("%w: a commit of %d bytes, the most is %d", engine.ErrFull, b.Size(), maxBatch)
 	}
 	for op := range b.Ops() {
-		if isReserved(op.Key) {
-			return 0, fmt.Errorf("the row key %x is reserved to the engine", op.Key)
+		if isReserved(op.Key) || len(op.Key) == 0 { // Pebble has no empty keys
+			return 0, fmt.Errorf("the row key %q is reserved to the engine", op.Key)
 		}
 	}
 	if v.wait {

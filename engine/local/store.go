@@ -245,6 +245,9 @@ func (b *builder) deleteRange(lo, hi []byte) {
 	if string(lo) >= string(hi) {
 		return
 	}
+	if len(lo) == 0 {
+		lo = []byte{0} // Pebble does not always tell the empty key from no key
+	}
 	if n := len(b.ranges); n > 0 && string(b.ranges[n-1].hi) == string(lo) {
 		b.ranges[n-1].hi = hi // a range over several parts
 		return

@@ -260,6 +260,39 @@ func TestCheckpointFails(t *testing.T) {
 	v.heals(e)
 }
 
+// No row has the empty key, but a range may begin with it.
+func TestEmptyKey(t *testing.T) {
+	t.Parallel()
+	e := opened(t, nil)
+	v, _ := e.Begin(true)
+	if err := newLedger().commit(e, true, []note{put("a", ""), put("", "")}); err == nil || e.Committed() != 0 {
+		t.Errorf("a row with the empty key: %v", err)
+	}
+	for i, c := range []struct {
+		notes []note
+		want  map[string]string
+	}{
+		{[]note{put("\x00", "b"), put("z", "c")}, map[string]string{"\x00": "b", "z": "c"}},
+		{[]note{delRange("", "y")}, map[string]string{"z": "c"}},
+		{[]note{put("\x00", "d"), put("a", "e")}, map[string]string{"\x00": "d", "a": "e", "z": "c"}},
+		{[]note{delRange("", "y"), put("\x00", "f")}, map[string]string{"\x00": "f", "z": "c"}},
+		{[]note{delRange("", "zz")}, nil},
+	} {
+		mustPut(t, e, c.notes...)
+		wantRows(t, fmt.Sprint("commit ", i), v, c.want)
+		mustRound(t, e)
+		evictAll(e)
+		wantRows(t, fmt.Sprint("round ", i), v, c.want)
+	}
+	if _, found, err := v.Get(nil, nil); found || err != nil {
+		t.Errorf("the empty key: %v %v", found, err)
+	}
+	v.Close()
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestReservedKeys(t *testing.T) {
 	t.Parallel()
 	e := opened(t, nil)
