@@ -2,5 +2,8 @@ package command
 
 // All are the commands of this package, by group.
 func All() [][]*Command {
-	return [][]*Command{GenericCommands, StringCommands, BitmapCommands}
+	return [][]*Command{
+		GenericCommands, StringCommands, BitmapCommands, HashCommands, ListCommands, SetCommands, ZSetCommands,
+		StreamCommands, HyperLogLogCommands, GeoCommands, DumpCommands, SortCommands,
+	}
 }

@@ -17,6 +17,7 @@ import (
 	"sync"
 
 	"redoubt/keyspace"
+	"redoubt/types"
 	"redoubt/wire"
 )
 
@@ -199,12 +200,35 @@ type Ctx struct {
 	Seed   uint64
 	Limits *Limits
 	Usage  Usage
+	// NoBlock: the command must answer now, as in a transaction.
+	NoBlock bool
+	// Sink, if set, takes what has been written to Reply so far and empties it.
+	// See Spill.
+	Sink func(*wire.Writer) error
 
 	rand *rand.Rand
 }
 
+// Block is returned by a handler that found nothing and waits for it. It is no
+// failure: what the handler did is undone, and the command is run again whenever
+// one of the keys gets a value of the type, in the order in which clients came
+// to wait, until it returns something else or its time is over. Unless NoBlock.
+type Block struct {
+	Timeout int64 // milliseconds; 0 is for ever
+	Type    keyspace.Type
+	Keys    [][]byte
+	// Args, if not nil, are the arguments with which the command goes on.
+	Args [][]byte
+	// BulkNull: the reply when the time is over is a null string, not a null
+	// array.
+	BulkNull bool
+}
+
+func (b *Block) Error() string { return "the command waits" }
+
 // Limits are the settings that handlers depend on.
 type Limits struct {
+	types.Limits
 	MaxBulk int64 // proto-max-bulk-len
 	LFU     bool  // maxmemory-policy is an LFU one
 }
@@ -229,6 +253,23 @@ func (c *Ctx) Rand() *rand.Rand {
 
 // Reset makes the Ctx ready for another run.
 func (c *Ctx) Reset() { c.rand = nil }
+
+// Spill is called between the elements of a reply that may be large, whose
+// number was written before: it lets the beginning go to the client already, so
+// that the reply need not be held as a whole. It says false when nobody wants
+// the rest.
+func (c *Ctx) Spill() bool {
+	if c.Sink == nil || len(c.Reply.Buf) < spillBytes {
+		return true
+	}
+	if err := c.Sink(c.Reply); err != nil {
+		c.Tx.Fail(err)
+	}
+	return c.Tx.Err() == nil
+}
+
+// spillBytes is how much of a reply is gathered before it is passed on.
+const spillBytes = 64 << 10
 
 // Table finds commands by name.
 type Table struct {

@@ -31,7 +31,7 @@ func (f *fixture) fill(db, n int, at int64) {
 					ref := tx.NewRef(key, 2)
 					m.Encoding, m.Body = keyspace.Chunked, keyspace.AppendRef(nil, ref)
 					for c := range byte(3) {
-						tx.PutRow(append(keyspace.AppendSubKey(nil, ref), c), []byte("chunk"))
+						tx.PutRow(append(keyspace.AppendRowKey(nil, ref, keyspace.SubRow), c), []byte("chunk"))
 					}
 				}
 				tx.Store(key, keyspace.Meta{}, m)

@@ -208,8 +208,8 @@ func (c *checker) meta(row, value []byte) {
 	if what := layout(m); what != "" {
 		wrong("meta", "%s", what)
 	}
-	if m.Expire != 0 && right {
-		c.expiring.add(appendExpireKey(nil, binary.BigEndian.Uint16(row), m.Expire, ks, key))
+	if m.due() != 0 && right {
+		c.expiring.add(appendExpireKey(nil, binary.BigEndian.Uint16(row), m.due(), ks, key))
 	}
 	if m.External() {
 		c.value(row, m.Ref())
@@ -273,10 +273,10 @@ func (c *checker) expiries(group int) {
 		switch m, err := decodeMeta(value); {
 		case !found:
 			c.report("expire", c.tell.Key(row), "there is no such key")
-		case err == nil && m.Expire == 0:
+		case err == nil && m.due() == 0:
 			c.report("expire", c.tell.Key(row), "the key has no time of death")
-		case err == nil && m.Expire != x.at:
-			c.report("expire", c.tell.Key(row), "the key dies at another time: "+moment(m.Expire))
+		case err == nil && m.due() != x.at:
+			c.report("expire", c.tell.Key(row), "the key dies at another time: "+moment(m.due()))
 		}
 		return nil
 	})
@@ -284,12 +284,12 @@ func (c *checker) expiries(group int) {
 		lo := []byte{byte(slot >> 8), byte(slot), kindMeta}
 		c.walk(lo, successor(lo), func(row, value []byte) []byte {
 			m, err := decodeMeta(value)
-			if err != nil || m.Expire == 0 || len(row) < metaKeyHead || SlotOf(row[metaKeyHead:]) != slot {
+			if err != nil || m.due() == 0 || len(row) < metaKeyHead || SlotOf(row[metaKeyHead:]) != slot {
 				return nil
 			}
-			x := appendExpireKey(nil, slot, m.Expire, binary.BigEndian.Uint32(row[3:]), row[metaKeyHead:])
+			x := appendExpireKey(nil, slot, m.due(), binary.BigEndian.Uint32(row[3:]), row[metaKeyHead:])
 			if _, found, ok := c.get(x); ok && !found {
-				c.report("expire", c.tell.Key(row), "it has no expire row for "+moment(m.Expire))
+				c.report("expire", c.tell.Key(row), "it has no expire row for "+moment(m.due()))
 			}
 			return nil
 		})

@@ -70,7 +70,7 @@ func putChunks(tx *Tx, key string, size, expire int64, chunks ...[]byte) {
 	ref := tx.NewRef(k, size)
 	for i, c := range chunks {
 		if c != nil {
-			tx.PutRow(binary.BigEndian.AppendUint32(AppendSubKey(nil, ref), uint32(i)), c)
+			tx.PutRow(binary.BigEndian.AppendUint32(AppendRowKey(nil, ref, SubRow), uint32(i)), c)
 		}
 	}
 	tx.Store(k, old, Meta{Type: String, Encoding: Chunked, Expire: expire, Body: AppendRef(nil, ref)})
@@ -207,8 +207,8 @@ func TestCheckFinds(t *testing.T) {
 		{"a negative time", func(s *store, b *engine.Batch) { b.Put(meta("foo"), str(-1)) },
 			[]string{`meta: key "foo" `, "counter: count of keys with an expiry of database 0 (keyspace 1): it says 3, and there are 4"}},
 		{"a type that has no encoding yet", func(s *store, b *engine.Batch) {
-			b.Put(meta("foo"), appendMetaHead(nil, Meta{Type: Hash, Encoding: 1}))
-		}, []string{`meta: key "foo" of database 0 (keyspace 1), slot 12182: type hash has no encoding 1 in version 1`}},
+			b.Put(meta("foo"), appendMetaHead(nil, Meta{Type: Hash, Encoding: 9}))
+		}, []string{`meta: key "foo" of database 0 (keyspace 1), slot 12182: type hash has no encoding 9 in version 1`}},
 		{"an encoding that is none", func(s *store, b *engine.Batch) {
 			b.Put(meta("foo"), appendMetaHead(nil, Meta{Type: String, Encoding: 4}))
 		}, []string{`meta: key "foo" of database 0 (keyspace 1), slot 12182: type string has no encoding 4 in version 1`}},
@@ -268,16 +268,16 @@ func TestCheckFinds(t *testing.T) {
 			r.Size = -1
 			b.Put(meta("zeros"), AppendRef(appendMetaHead(nil, Meta{Type: String, Encoding: Chunked}), r))
 		}, []string{`value: key "zeros" of database 0 (keyspace 1), slot 7479: its size is -1`}},
-		{"an empty chunk", func(s *store, b *engine.Batch) { b.Put(append(AppendSubKey(nil, ref(s, "large")), u32(3)...), nil) },
+		{"an empty chunk", func(s *store, b *engine.Batch) { b.Put(append(AppendRowKey(nil, ref(s, "large"), SubRow), u32(3)...), nil) },
 			[]string{`value: sub row 00000003 of value `}},
 		{"a long chunk", func(s *store, b *engine.Batch) {
-			b.Put(append(AppendSubKey(nil, ref(s, "large")), u32(30)...), append([]byte("y"), fullChunk...))
+			b.Put(append(AppendRowKey(nil, ref(s, "large"), SubRow), u32(30)...), append([]byte("y"), fullChunk...))
 		}, []string{`value: sub row 0000001e of value `}},
 		{"a chunk that ends with zero", func(s *store, b *engine.Batch) {
-			b.Put(append(AppendSubKey(nil, ref(s, "large")), u32(39)...), []byte{1, 0})
+			b.Put(append(AppendRowKey(nil, ref(s, "large"), SubRow), u32(39)...), []byte{1, 0})
 		}, []string{`value: sub row 00000027 of value `}},
 		{"a row that is no chunk", func(s *store, b *engine.Batch) {
-			b.Put(append(AppendSubKey(nil, ref(s, "large")), 1), []byte{1})
+			b.Put(append(AppendRowKey(nil, ref(s, "large"), SubRow), 1), []byte{1})
 		}, []string{`value: sub row 01 of value `}},
 		{"rows of no value", func(s *store, b *engine.Batch) {
 			b.Put(append(appendPart(nil, slot, kindSub, 99), 0, 0, 0, 0), []byte{1})

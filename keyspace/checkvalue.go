@@ -59,7 +59,7 @@ func (c *checker) value(meta []byte, ref Ref) {
 	if ref.Size < 0 {
 		wrong("its size is %d", ref.Size)
 	}
-	lo := AppendSubKey(nil, ref)
+	lo := AppendRowKey(nil, ref, SubRow)
 	rows := 0
 	c.walk(lo, successor(lo), func(row, value []byte) []byte {
 		rows++

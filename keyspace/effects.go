@@ -39,10 +39,19 @@ type Effects struct {
 	// Events are in the order in which they happened. They are noted only
 	// while somebody listens: see Tx.Listening.
 	Events []Event
+	// Ready are keys that somebody may wait for, as they became ready.
+	Ready []Ready
 	moves  []move
 	dues   []due
 	// watermark, if not 0, is the id watermark that the batch stores.
 	watermark uint64
+}
+
+// Ready is a key at which those who wait should look again. No key means all of
+// the database.
+type Ready struct {
+	DB  int
+	Key []byte
 }
 
 // move is a database that was given another keyspace number.
@@ -58,22 +67,23 @@ type due struct {
 }
 
 type effectsMark struct {
-	changes, expired, garbage, hits, misses, events, moves, dues int
-	watermark                                                    uint64
+	changes, expired, garbage, hits, misses, events, ready, moves, dues int
+	watermark                                                           uint64
 }
 
 func (e *Effects) mark() effectsMark {
-	return effectsMark{e.Changes, e.Expired, e.Garbage, e.Hits, e.Misses, len(e.Events), len(e.moves), len(e.dues), e.watermark}
+	return effectsMark{e.Changes, e.Expired, e.Garbage, e.Hits, e.Misses, len(e.Events), len(e.Ready), len(e.moves), len(e.dues), e.watermark}
 }
 
 func (e *Effects) rollback(m effectsMark) {
 	e.Changes, e.Expired, e.Garbage, e.Hits, e.Misses = m.changes, m.expired, m.garbage, m.hits, m.misses
-	e.Events, e.moves, e.dues = e.Events[:m.events], e.moves[:m.moves], e.dues[:m.dues]
+	e.Events, e.Ready, e.moves, e.dues = e.Events[:m.events], e.Ready[:m.ready], e.moves[:m.moves], e.dues[:m.dues]
 	e.watermark = m.watermark // the row that stores it was rolled back as well
 }
 
 // Reset forgets everything.
 func (e *Effects) Reset() {
 	clear(e.Events)
-	*e = Effects{Events: e.Events[:0], moves: e.moves[:0], dues: e.dues[:0]}
+	clear(e.Ready)
+	*e = Effects{Events: e.Events[:0], Ready: e.Ready[:0], moves: e.moves[:0], dues: e.dues[:0]}
 }

@@ -95,7 +95,7 @@ func (t *Tx) liveKeys(lo, hi []byte) (list [][]byte, more bool) {
 			t.Fail(fmt.Errorf("key %.64q: %w", it.Key()[metaKeyHead:], err))
 			return nil, false
 		}
-		if m.Expire == 0 || m.Expire > t.Now {
+		if !m.dead(t.Now) {
 			list = append(list, append([]byte{}, it.Key()[metaKeyHead:]...))
 		}
 	}

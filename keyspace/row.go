@@ -79,6 +79,17 @@ const (
 	Chunked  Encoding = 3
 )
 
+// The encodings of collections. Packed, Integers and PackedTimed have their
+// elements in the meta row; Rows and RowsTimed have a Ref. Timed are hashes with
+// fields that have times of death: see Meta.Fields.
+const (
+	Packed      Encoding = 0
+	Rows        Encoding = 1
+	Integers    Encoding = 2 // a set of integers, packed in their order
+	PackedTimed Encoding = 3
+	RowsTimed   Encoding = 4
+)
+
 // Meta is a key's meta row: what the key is. The zero Meta means no key.
 type Meta struct {
 	Type     Type
@@ -95,7 +106,80 @@ type Meta struct {
 func (m Meta) Exists() bool { return m.Type != None }
 
 // External says whether the value has rows of its own, named by a Ref.
-func (m Meta) External() bool { return m.Type == String && m.Encoding == Chunked }
+func (m Meta) External() bool {
+	if m.Type == String {
+		return m.Encoding == Chunked
+	}
+	return m.Encoding == Rows || m.Encoding == RowsTimed
+}
+
+// Timed says whether fields of a hash have times of death.
+func (m Meta) Timed() bool { return m.Type == Hash && m.Encoding >= PackedTimed }
+
+// FieldTimes are what a timed hash has in its body in front of its elements,
+// behind the Ref if there is one.
+type FieldTimes struct {
+	// Next is a time not after the first field's time of death.
+	Next int64
+	// End is the time when the last field dies, 0 if some field has none. The
+	// key is dead then.
+	End int64
+}
+
+// FieldTimesSize is the length of encoded FieldTimes.
+const FieldTimesSize = 16
+
+// AppendFieldTimes appends them to a body.
+func AppendFieldTimes(b []byte, f FieldTimes) []byte {
+	b = binary.BigEndian.AppendUint64(b, uint64(f.Next))
+	return binary.BigEndian.AppendUint64(b, uint64(f.End))
+}
+
+// FieldTimes decodes those of a timed hash, and are zero for other values.
+func (m Meta) FieldTimes() (f FieldTimes) {
+	if m.Timed() {
+		b := m.Body[m.refLen():]
+		f.Next, f.End = int64(binary.BigEndian.Uint64(b)), int64(binary.BigEndian.Uint64(b[8:]))
+	}
+	return f
+}
+
+func (m Meta) refLen() int {
+	if m.External() {
+		return refSize
+	}
+	return 0
+}
+
+// death is when the key dies, of itself or with its last field; 0 is never.
+func (m Meta) death() int64 {
+	if !m.Timed() {
+		return m.Expire
+	}
+	return earlier(m.Expire, m.FieldTimes().End)
+}
+
+// dead says whether the key is past its time.
+func (m Meta) dead(now int64) bool {
+	at := m.death()
+	return at != 0 && at <= now
+}
+
+// due is when the sweeper must look at the key: the time of its expire row.
+func (m Meta) due() int64 {
+	if !m.Timed() {
+		return m.Expire
+	}
+	return earlier(m.Expire, m.FieldTimes().Next)
+}
+
+// earlier is the earlier one of two times, of which 0 means never.
+func earlier(a, b int64) int64 {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
 
 const metaHead = 9
 
@@ -117,8 +201,12 @@ func decodeMeta(v []byte) (Meta, error) {
 	if m.Type == None || int(m.Type) >= len(typeNames) || m.Expire < 0 {
 		return Meta{}, fmt.Errorf("%w: meta row begins with % x", engine.ErrCorrupt, v[:metaHead])
 	}
-	if m.External() && len(m.Body) < refSize {
-		return Meta{}, fmt.Errorf("%w: meta row has no room for its id", engine.ErrCorrupt)
+	need := m.refLen()
+	if m.Timed() {
+		need += FieldTimesSize
+	}
+	if len(m.Body) < need {
+		return Meta{}, fmt.Errorf("%w: meta row has no room for its id or times", engine.ErrCorrupt)
 	}
 	return m, nil
 }
@@ -132,6 +220,9 @@ type Ref struct {
 }
 
 const refSize = 18
+
+// RefSize is the length of an encoded Ref.
+const RefSize = refSize
 
 // AppendRef appends the ref to a meta row's body.
 func AppendRef(b []byte, r Ref) []byte {
@@ -148,6 +239,22 @@ func (m Meta) Ref() Ref {
 		Size: int64(binary.BigEndian.Uint64(m.Body[10:])),
 	}
 }
+
+// Kind is a kind of the rows that a value has of its own.
+type Kind byte
+
+const (
+	SubRow   Kind = kindSub
+	ScoreRow Kind = kindScore
+	RankRow  Kind = kindRank
+)
+
+// AppendRowKey appends the key of a row of a value, without the part that the
+// type puts behind it.
+func AppendRowKey(b []byte, r Ref, k Kind) []byte { return appendPart(b, r.Home, byte(k), r.ID) }
+
+// RowKeyHead is the length of what AppendRowKey appends.
+const RowKeyHead = partHead
 
 // appendMetaKey appends the key of a meta row.
 func appendMetaKey(b []byte, slot uint16, ks uint32, key []byte) []byte {

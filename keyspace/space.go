@@ -24,6 +24,9 @@ type Space struct {
 	// The sweeper reads a group only when its time has come.
 	due [Slots / expireGroup]atomic.Int64
 
+	// Waiting is how many clients wait for elements of some key.
+	Waiting atomic.Int64
+
 	eng     engine.Engine
 	cursors cursorCache
 }

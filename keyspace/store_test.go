@@ -110,14 +110,14 @@ func putExternal(tx *Tx, key string, n int, expire int64) {
 	old := tx.Find(k)
 	ref := tx.NewRef(k, int64(n))
 	for i := range n {
-		tx.PutRow(binary.BigEndian.AppendUint32(AppendSubKey(nil, ref), uint32(i)), fmt.Appendf(nil, "%s/%d", key, i))
+		tx.PutRow(binary.BigEndian.AppendUint32(AppendRowKey(nil, ref, SubRow), uint32(i)), fmt.Appendf(nil, "%s/%d", key, i))
 	}
 	tx.Store(k, old, Meta{Type: String, Encoding: Chunked, Expire: expire, Body: append(AppendRef(nil, ref), "tail"...)})
 }
 
 // external reads back what putExternal stored.
 func external(tx *Tx, m Meta) (rows []string) {
-	lo := AppendSubKey(nil, m.Ref())
+	lo := AppendRowKey(nil, m.Ref(), SubRow)
 	it := tx.IterRows(lo, successor(lo), false)
 	for it.Next() {
 		rows = append(rows, string(it.Value()))

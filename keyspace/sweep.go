@@ -62,43 +62,54 @@ func (s *Space) Due(r engine.Reader, group int, now int64, limit int) (list []Du
 }
 
 // Expire removes a key that Due listed, if it is still past its time. Its
-// latch is held.
-func (t *Tx) Expire(d Due) {
+// latch is held. It says true when the key lives on but fields of it are past
+// theirs: the database is then selected, and the caller removes them.
+func (t *Tx) Expire(d Due) (fields bool) {
 	slot := SlotOf(d.Key)
 	t.rowk = appendMetaKey(t.rowk[:0], slot, d.ks, d.Key)
 	v, found := t.GetRow(t.rowk)
 	if t.err != nil {
-		return
+		return false
 	}
 	if found {
 		m, err := decodeMeta(v)
 		if err != nil {
 			t.Fail(fmt.Errorf("key %.64q: %w", d.Key, err))
-			return
+			return false
 		}
-		if m.Expire == d.at && m.Expire <= t.Now {
+		at := m.due()
+		if at == d.at && m.dead(t.Now) {
 			t.removeFrom(d.ks, d.Key, m)
-			return
+			return false
 		}
-		if m.Expire == d.at {
-			return
+		if at == d.at {
+			return at <= t.Now && t.selectSpace(d.ks)
 		}
 	}
 	// The row belongs to no key: it cannot happen while commits are atomic,
 	// and would make the sweeper look at it for ever.
 	t.Rows.Batch.Delete(appendExpireKey(nil, slot, d.at, d.ks, d.Key))
+	return false
 }
 
 // removeFrom is expire for a key of any keyspace, perhaps of no database.
 func (t *Tx) removeFrom(ks uint32, key []byte, m Meta) {
+	if t.selectSpace(ks) {
+		t.expire(key, m)
+	} else {
+		t.clearKey(SlotOf(key), ks, key, m)
+	}
+}
+
+// selectSpace selects the database that has a keyspace number, if one has.
+func (t *Tx) selectSpace(ks uint32) bool {
 	for db := range t.Space.dbs {
 		if t.ksOf(db) == ks {
 			t.DB = db
-			t.expire(key, m)
-			return
+			return true
 		}
 	}
-	t.clearKey(SlotOf(key), ks, key, m)
+	return false
 }
 
 // clearKey deletes what belongs to a key of a dead keyspace.
@@ -111,9 +122,7 @@ func (t *Tx) clearKey(slot uint16, ks uint32, key []byte, m Meta) {
 		t.dropRows(m.Ref())
 	}
 	t.count(sysKeys, ks, -1)
-	if m.Expire != 0 {
-		t.moveExpiry(slot, ks, key, m.Expire, 0)
-	}
+	t.moveExpiry(slot, ks, key, m, Meta{})
 	b.Delete(appendMetaKey(nil, slot, ks, key))
 }
 
@@ -160,7 +169,7 @@ func (t *Tx) clearKeyspace(c *Clearing, limit int) bool {
 				t.Fail(fmt.Errorf("flushed key %.64q: %w", it.Key()[metaKeyHead:], err))
 				break
 			}
-			m.Body = append([]byte(nil), m.Body[:min(len(m.Body), refSize)]...)
+			m.Body = append([]byte(nil), m.Body[:min(len(m.Body), refSize+FieldTimesSize)]...)
 			list = append(list, key{append([]byte(nil), it.Key()[metaKeyHead:]...), m})
 		}
 		t.CloseRows(it)

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"redoubt/engine"
 )
@@ -154,6 +155,32 @@ func (t *Tx) IterRows(lo, hi []byte, reverse bool) engine.Iterator {
 	return t.Rows.Iter(lo, hi, reverse)
 }
 
+// IterKind iterates over the rows of one kind of a value, those whose keys go on
+// with from up to those that go on with to; nil stands for the first and for
+// behind the last. It is closed by CloseRows.
+func (t *Tx) IterKind(r Ref, k Kind, from, to []byte, reverse bool) engine.Iterator {
+	lo := append(AppendRowKey(make([]byte, 0, partHead+len(from)), r, k), from...)
+	var hi []byte
+	if to != nil {
+		hi = append(AppendRowKey(make([]byte, 0, partHead+len(to)), r, k), to...)
+	} else {
+		hi = successor(lo[:partHead])
+	}
+	return t.IterRows(lo, hi, reverse)
+}
+
+// Own returns a copy of b, with room for so many more bytes, that may be changed
+// and stays valid until the end of the execution.
+func (t *Tx) Own(b []byte, room int) []byte {
+	at := len(t.vals)
+	t.vals = append(t.vals, b...)
+	t.vals = slices.Grow(t.vals, room)
+	end := len(t.vals) + room
+	own := t.vals[at:len(t.vals):end]
+	t.vals = t.vals[:end]
+	return own
+}
+
 // CloseRows closes an iterator and keeps its error.
 func (t *Tx) CloseRows(it engine.Iterator) {
 	if err := it.Close(); err != nil {
@@ -206,7 +233,7 @@ func (t *Tx) Find(key []byte) Meta {
 		t.err = fmt.Errorf("key %.64q: %w", key, err)
 		return Meta{}
 	}
-	if m.Expire != 0 && m.Expire <= t.Now {
+	if m.dead(t.Now) {
 		if t.Writable {
 			t.expire(key, m)
 		}
@@ -245,8 +272,9 @@ func (t *Tx) Store(key []byte, old, m Meta) {
 	} else if old.External() && !(m.External() && old.Ref().ID == m.Ref().ID) {
 		t.dropRows(old.Ref())
 	}
-	if old.Expire != m.Expire {
-		t.moveExpiry(slot, ks, key, old.Expire, m.Expire)
+	t.moveExpiry(slot, ks, key, old, m)
+	if blocksOn(m.Type) || old.Type == Stream {
+		t.Awaken(key)
 	}
 	t.rowk = appendMetaKey(t.rowk[:0], slot, ks, key)
 	var head [metaHead]byte
@@ -270,11 +298,30 @@ func (t *Tx) Detach(key []byte, old Meta) {
 	}
 	slot, ks := t.slotOf(key), t.ks()
 	t.count(sysKeys, ks, -1)
-	if old.Expire != 0 {
-		t.moveExpiry(slot, ks, key, old.Expire, 0)
+	t.moveExpiry(slot, ks, key, old, Meta{})
+	if old.Type == Stream {
+		t.Awaken(key)
 	}
 	t.rowk = appendMetaKey(t.rowk[:0], slot, ks, key)
 	t.Rows.Batch.Delete(t.rowk)
+}
+
+// blocksOn says whether clients may wait for elements of such a value.
+func blocksOn(t Type) bool { return t == List || t == ZSet || t == Stream }
+
+// Awaken notes that those who wait for something at the key should look again.
+// Every Store of a value that has waiters does so.
+func (t *Tx) Awaken(key []byte) {
+	if t.err == nil && t.Space.Waiting.Load() > 0 {
+		t.FX.Ready = append(t.FX.Ready, Ready{t.DB, append([]byte(nil), key...)})
+	}
+}
+
+// AwakenAll is Awaken for every key of a database.
+func (t *Tx) AwakenAll(db int) {
+	if t.err == nil && t.Space.Waiting.Load() > 0 {
+		t.FX.Ready = append(t.FX.Ready, Ready{DB: db})
+	}
 }
 
 // expire removes a key that is past its time.
@@ -284,20 +331,27 @@ func (t *Tx) expire(key []byte, old Meta) {
 	t.Note(ExpiredEv, "expired", key)
 }
 
-// moveExpiry replaces the expire row of a key; 0 stands for none.
-func (t *Tx) moveExpiry(slot uint16, ks uint32, key []byte, from, to int64) {
+// moveExpiry replaces the expire row of a key that was old and becomes m.
+func (t *Tx) moveExpiry(slot uint16, ks uint32, key []byte, old, m Meta) {
+	if (old.Expire != 0) != (m.Expire != 0) {
+		delta := int64(1)
+		if m.Expire == 0 {
+			delta = -1
+		}
+		t.count(sysVolatile, ks, delta)
+	}
+	from, to := old.due(), m.due()
+	if from == to {
+		return
+	}
 	if from != 0 {
 		t.rowk = appendExpireKey(t.rowk[:0], slot, from, ks, key)
 		t.Rows.Batch.Delete(t.rowk)
-	} else {
-		t.count(sysVolatile, ks, 1)
 	}
 	if to != 0 {
 		t.rowk = appendExpireKey(t.rowk[:0], slot, to, ks, key)
 		t.Rows.Batch.Put(t.rowk, nil)
 		t.FX.dues = append(t.FX.dues, due{slot, to})
-	} else {
-		t.count(sysVolatile, ks, -1)
 	}
 }
 
@@ -324,13 +378,6 @@ func (t *Tx) dropRows(r Ref) {
 func (t *Tx) NewRef(key []byte, size int64) Ref {
 	return Ref{ID: t.Space.newID(t.NowMicros, t.Rows.Batch, t.FX), Home: SlotOf(key), Size: size}
 }
-
-// AppendSubKey appends the key of a sub row, without the part that the type
-// puts behind it.
-func AppendSubKey(b []byte, r Ref) []byte { return appendPart(b, r.Home, kindSub, r.ID) }
-
-// SubKeyHead is the length of what AppendSubKey appends.
-const SubKeyHead = partHead
 
 // Note notes an event for whoever listens. Every change of a key is noted.
 func (t *Tx) Note(class Class, event string, key []byte) {
@@ -368,6 +415,7 @@ func (t *Tx) Flush(db int) {
 	t.FX.Garbage++
 	b.Put(appendSysKey32(nil, sysDead, t.ksOf(db)), nil)
 	t.assign(db, t.Space.allocate(b))
+	t.AwakenAll(db)
 }
 
 // Swap exchanges the contents of two databases in O(1). The whole keyspace
@@ -377,6 +425,8 @@ func (t *Tx) Swap(a, b int) {
 		x, y := t.ksOf(a), t.ksOf(b)
 		t.assign(a, y)
 		t.assign(b, x)
+		t.AwakenAll(a)
+		t.AwakenAll(b)
 	}
 }
 

@@ -155,7 +155,7 @@ func TestDuplicateOfMuchNeedsAWorker(t *testing.T) {
 	s := newStore(t)
 	s.do(0, func(tx *Tx) {
 		putExternal(tx, "k", 1, 0)
-		tx.PutRow(append(AppendSubKey(nil, tx.Find([]byte("k")).Ref()), "large"...), make([]byte, 2*heavyBytes))
+		tx.PutRow(append(AppendRowKey(nil, tx.Find([]byte("k")).Ref(), SubRow), "large"...), make([]byte, 2*heavyBytes))
 	})
 	s.begin()
 	defer s.view.Close()

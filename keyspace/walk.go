@@ -81,7 +81,7 @@ func (t *Tx) walkRun(it engine.Iterator, ks uint32, visit func(slot uint16, key 
 			t.Fail(fmt.Errorf("key %.64q: %w", row[metaKeyHead:], err))
 			return Slots
 		}
-		if m.Expire != 0 && m.Expire <= t.Now {
+		if m.dead(t.Now) {
 			m = Meta{}
 		}
 		if !visit(slot, row[metaKeyHead:], m) {

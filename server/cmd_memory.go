@@ -100,7 +100,7 @@ func rowBytes(tx *keyspace.Tx, m keyspace.Meta, samples int64) int64 {
 	var rows, bytes int64
 	eachRow(tx, r, func(key, value []byte) bool {
 		rows++
-		bytes += int64(keyspace.SubKeyHead + len(key) + len(value) + rowOverhead)
+		bytes += int64(keyspace.RowKeyHead + len(key) + len(value) + rowOverhead)
 		return whole || rows < samples
 	})
 	if !whole && rows > 0 {

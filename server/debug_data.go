@@ -79,10 +79,10 @@ func digestValue(tx *keyspace.Tx, h hash.Hash, m keyspace.Meta) {
 func eachRow(tx *keyspace.Tx, r keyspace.Ref, visit func(key, value []byte) bool) {
 	next := r
 	next.ID++
-	it := tx.IterRows(keyspace.AppendSubKey(nil, r), keyspace.AppendSubKey(nil, next), false)
+	it := tx.IterRows(keyspace.AppendRowKey(nil, r, keyspace.SubRow), keyspace.AppendRowKey(nil, next, keyspace.SubRow), false)
 	defer tx.CloseRows(it)
 	for it.Next() {
-		if !visit(it.Key()[keyspace.SubKeyHead:], it.Value()) {
+		if !visit(it.Key()[keyspace.RowKeyHead:], it.Value()) {
 			return
 		}
 	}

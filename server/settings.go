@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"redoubt/command"
+	"redoubt/types"
 )
 
 // watchSettings copies the directives that are read for every command or
@@ -23,7 +24,9 @@ func (srv *Server) watchSettings() error {
 	apply(func() { p := c.Str("requirepass"); srv.password.Store(&p) }, "requirepass")
 	apply(func() { n, _, _ := c.BufferLimits(); srv.outLimit.Store(&n) }, "client-output-buffer-limit")
 	apply(func() { srv.maxBulk.Store(c.Int("proto-max-bulk-len")) }, "proto-max-bulk-len")
-	apply(srv.limitCommands, "proto-max-bulk-len", "maxmemory-policy")
+	apply(srv.limitCommands, "proto-max-bulk-len", "maxmemory-policy", "hash-max-listpack-entries", "hash-max-listpack-value",
+		"set-max-intset-entries", "set-max-listpack-entries", "set-max-listpack-value", "zset-max-listpack-entries",
+		"zset-max-listpack-value", "list-max-listpack-size", "hll-sparse-max-bytes", "stream-node-max-entries", "stream-node-max-bytes")
 	apply(func() { srv.slow.set(c.Int("slowlog-log-slower-than"), int(c.Int("slowlog-max-len"))) },
 		"slowlog-log-slower-than", "slowlog-max-len")
 	apply(func() { srv.latency.set(time.Duration(c.Int("latency-monitor-threshold")) * time.Millisecond) },
@@ -39,9 +42,19 @@ func (srv *Server) limitCommands() {
 	srv.settingsMu.Lock()
 	defer srv.settingsMu.Unlock()
 	if srv.ready.Load() {
+		c := srv.cfg
 		srv.exec.SetLimits(command.Limits{
-			MaxBulk: srv.cfg.Int("proto-max-bulk-len"),
-			LFU:     strings.Contains(srv.cfg.Enum("maxmemory-policy"), "lfu"),
+			Limits: types.Limits{
+				HashEntries: c.Int("hash-max-listpack-entries"), HashValue: c.Int("hash-max-listpack-value"),
+				SetIntegers: c.Int("set-max-intset-entries"),
+				SetEntries:  c.Int("set-max-listpack-entries"), SetValue: c.Int("set-max-listpack-value"),
+				ZSetEntries: c.Int("zset-max-listpack-entries"), ZSetValue: c.Int("zset-max-listpack-value"),
+				ListSize:          c.Int("list-max-listpack-size"),
+				HyperLogLog:       c.Int("hll-sparse-max-bytes"),
+				StreamNodeEntries: c.Int("stream-node-max-entries"), StreamNodeBytes: c.Int("stream-node-max-bytes"),
+			},
+			MaxBulk: c.Int("proto-max-bulk-len"),
+			LFU:     strings.Contains(c.Enum("maxmemory-policy"), "lfu"),
 		})
 	}
 }

@@ -1,4 +1,5 @@
-// Package types holds what all data types share: the errors they return. Each
+// Package types holds what all data types share: the errors they return and the
+// limits of their small forms. Each
 // type has a package below this one. A type knows rows through keyspace; it
 // knows no wire, no command and no engine.
 package types
@@ -20,3 +21,21 @@ var (
 	// ErrTooLong: a string would become longer than proto-max-bulk-len.
 	ErrTooLong = errors.New("string too long")
 )
+
+// Limits are the sizes up to which collections stay packed, as the directives say
+// that have Redis's names.
+type Limits struct {
+	HashEntries, HashValue             int64 // hash-max-listpack-entries, -value
+	SetIntegers                        int64 // set-max-intset-entries
+	SetEntries, SetValue               int64 // set-max-listpack-entries, -value
+	ZSetEntries, ZSetValue             int64 // zset-max-listpack-entries, -value
+	ListSize                           int64 // list-max-listpack-size
+	HyperLogLog                        int64 // hll-sparse-max-bytes
+	StreamNodeEntries, StreamNodeBytes int64 // stream-node-max-entries, -bytes
+}
+
+// DefaultLimits are those of a server without a configuration.
+var DefaultLimits = Limits{
+	HashEntries: 512, HashValue: 64, SetIntegers: 512, SetEntries: 128, SetValue: 64, ZSetEntries: 128, ZSetValue: 64,
+	ListSize: -2, HyperLogLog: 3000, StreamNodeEntries: 100, StreamNodeBytes: 4096,
+}

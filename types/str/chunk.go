@@ -10,7 +10,7 @@ import (
 
 // appendChunkKey appends the key of a chunk's row.
 func appendChunkKey(b []byte, r keyspace.Ref, index int64) []byte {
-	return binary.BigEndian.AppendUint32(keyspace.AppendSubKey(b, r), uint32(index))
+	return binary.BigEndian.AppendUint32(keyspace.AppendRowKey(b, r, keyspace.SubRow), uint32(index))
 }
 
 // trim cuts the zeros at the end off.
@@ -88,7 +88,7 @@ func (v Value) ReadAt(tx *keyspace.Tx, off int64, b []byte) {
 }
 
 // rowKey is the length of a chunk's row key.
-const rowKey = keyspace.SubKeyHead + 4
+const rowKey = keyspace.RowKeyHead + 4
 
 func appendZeros(dst []byte, n int64) []byte {
 	at := len(dst)
@@ -146,7 +146,7 @@ func (c *Cursor) Next() (at int64, piece []byte, ok bool) {
 		return at, piece, true
 	}
 	for c.it.Next() {
-		at = chunkSize * int64(binary.BigEndian.Uint32(c.it.Key()[keyspace.SubKeyHead:]))
+		at = chunkSize * int64(binary.BigEndian.Uint32(c.it.Key()[keyspace.RowKeyHead:]))
 		piece = c.it.Value()
 		if over := at + int64(len(piece)) - c.to; over > 0 {
 			piece = piece[:int64(len(piece))-over]

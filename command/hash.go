@@ -1,0 +1,4 @@
+package command
+
+// HashCommands are the commands on hashes.
+var HashCommands = []*Command{}

@@ -1,0 +1,4 @@
+package command
+
+// ListCommands are the commands on lists.
+var ListCommands = []*Command{}

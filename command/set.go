@@ -1,0 +1,4 @@
+package command
+
+// SetCommands are the commands on sets.
+var SetCommands = []*Command{}

@@ -1,0 +1,4 @@
+package command
+
+// StreamCommands are the commands on streams.
+var StreamCommands = []*Command{}

@@ -1,0 +1,4 @@
+package command
+
+// ZSetCommands are the commands on sorted sets.
+var ZSetCommands = []*Command{}
