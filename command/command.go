@@ -219,6 +219,9 @@ type Block struct {
 	Keys    [][]byte
 	// Args, if not nil, are the arguments with which the command goes on.
 	Args [][]byte
+	// Gone: it is run again also when a key has lost its value or has one of
+	// another type.
+	Gone bool
 	// BulkNull: the reply when the time is over is a null string, not a null
 	// array.
 	BulkNull bool

@@ -74,6 +74,7 @@ type Executor struct {
 	idle    sync.Pool // of *Batch, for workers
 
 	reading chan struct{} // has a place for each worker that may read from disk
+	waiting waiting
 	Stats   Stats
 	sweep   sweeper
 }
@@ -128,6 +129,12 @@ type Call struct {
 	// Guard, if set, is held during Run and guards Reply: a commit that fails
 	// rewrites the replies of other calls of the batch too.
 	Guard sync.Locker
+	// OnBlock, if set, makes the waiter of a command that is going to wait. Without
+	// it such a command must answer at once.
+	OnBlock func(*command.Block) *Waiter
+	// Sink, if set, takes parts of a reply that is too large to be held: see
+	// command.Ctx.Spill. They may be sent once Wait is durable.
+	Sink func(*wire.Writer) error
 
 	// Set by Run. The reply may be sent once Wait is durable and, if Own, once
 	// the ticket that Commit returns is.
@@ -137,6 +144,14 @@ type Call struct {
 	// Cold: Run said false because rows are not in memory. RunAlone then takes
 	// its turn among those that read from disk.
 	Cold bool
+	// Heavy: Run said false because the command takes long. A read is then run on
+	// a state of its own, so that it holds nobody up.
+	Heavy bool
+	// Streamed: a part of the reply went to Sink. If it then failed, the rest
+	// will never come.
+	Streamed bool
+	// Blocked: there is no reply; the waiter that OnBlock made will have it.
+	Blocked bool
 }
 
 // Batch is a run of commands that are committed together.
@@ -156,6 +171,8 @@ type Batch struct {
 	keys    []uint32      // scratch: the stripes of one command's keys
 	ticket  engine.Ticket // of the newest commit that Commit has not returned yet
 	replies []replies
+	served  []*Waiter        // have their reply from this batch
+	later   []keyspace.Ready // to be looked at by somebody who can wait
 	seconds uint32
 	seed    uint64
 	err     error       // of the last commit
@@ -235,7 +252,7 @@ func (b *Batch) unlock() {
 // false, and has done nothing, when the command is for a worker: the caller
 // commits the batch and then hands the call to Executor.RunAlone elsewhere.
 func (b *Batch) Run(c *Call) bool {
-	c.Failed = false
+	c.Failed, c.Blocked, c.Heavy, c.Streamed = false, false, false, false
 	b.guard = c.Guard
 	if !b.worker {
 		c.Cold = false
@@ -270,40 +287,86 @@ func (b *Batch) Run(c *Call) bool {
 			b.commit()
 			continue
 		}
-		start := len(c.Reply.Buf)
-		mark := b.tx.Start()
-		// Without keys there are no latches: such a call must not write, whatever
-		// its handler thinks of its arguments.
-		b.tx.DB, b.tx.Writable = c.DB, write && (len(b.keys) > 0 || b.alone)
-		b.tx.Latched = write || len(b.keys) != 1 || b.x.latches.tab[b.keys[0]].owner.Load() == b.id
-		again := false
-		err = b.exec(c)
-		if failed := b.tx.Err(); failed != nil {
-			err = failed
-			again = errors.Is(failed, keyspace.ErrLatch)
-		}
-		if err == nil {
-			b.used(c, write)
-			b.note(c, start)
+		switch b.attempt(c, write) {
+		case answered:
+			if len(b.fx.Ready) > 0 {
+				b.wake()
+			}
 			return true
-		}
-		b.tx.Rollback(mark)
-		c.Reply.Buf = c.Reply.Buf[:start]
-		switch {
-		case again && !b.tx.Latched && b.tryLatch(b.keys):
-			continue // now with its latch
-		case again || errors.Is(err, keyspace.ErrHeavy):
+		case blocks:
+			return true
+		case unlatched:
+			if b.tryLatch(b.keys) {
+				continue // now with its latch
+			}
 			return false
-		case !b.worker && errors.Is(err, engine.ErrCold):
+		case tooHeavy:
+			c.Heavy = true
+			return false
+		case cold:
 			b.x.Stats.Cold.Add(1)
 			c.Cold = true
 			return false
 		}
-		b.fail(c, err)
-		b.used(c, write)
-		b.note(c, start)
-		return true
 	}
+}
+
+// verdict is what came of running a call.
+type verdict int
+
+const (
+	answered  verdict = iota // with a result or an error
+	blocks                   // it waits
+	unlatched                // it must be run again with the latch of its key
+	tooHeavy                 // it is for a worker
+	cold                     // and needs rows from disk
+)
+
+// attempt runs a call whose latches are held, as far as they are needed. Unless it
+// is answered the call has left no trace.
+func (b *Batch) attempt(c *Call, write bool) verdict {
+	start := len(c.Reply.Buf)
+	mark := b.tx.Start()
+	// Without keys there are no latches: such a call must not write, whatever
+	// its handler thinks of its arguments.
+	b.tx.DB, b.tx.Writable = c.DB, write && (len(b.keys) > 0 || b.alone)
+	b.tx.Latched = write || len(b.keys) != 1 || b.x.latches.tab[b.keys[0]].owner.Load() == b.id
+	b.tx.Worker = b.worker && (write || b.frozen)
+	err := b.exec(c)
+	if failed := b.tx.Err(); failed != nil {
+		err = failed
+	}
+	if c.Streamed {
+		c.Failed = err != nil
+		return answered
+	}
+	if err != nil {
+		b.tx.Rollback(mark)
+		c.Reply.Buf = c.Reply.Buf[:start]
+		var block *command.Block
+		switch {
+		case errors.Is(err, keyspace.ErrLatch):
+			if b.tx.Latched {
+				return tooHeavy
+			}
+			return unlatched
+		case errors.Is(err, keyspace.ErrHeavy):
+			return tooHeavy
+		case !b.worker && errors.Is(err, engine.ErrCold):
+			return cold
+		case errors.As(err, &block) && c.OnBlock != nil:
+			if w := c.OnBlock(block); w != nil {
+				b.x.enqueue(w)
+			}
+			c.Blocked = true
+			c.Wait, c.Own = 0, false
+			return blocks
+		}
+		b.fail(c, err)
+	}
+	b.used(c, write)
+	b.note(c, start)
+	return answered
 }
 
 // heavyArgs is how many arguments a command may have to be run on a loop.
@@ -407,6 +470,14 @@ func (b *Batch) exec(c *Call) (err error) {
 	b.ctx.Reset()
 	b.seed += 0x9e3779b97f4a7c15
 	b.ctx.Cmd, b.ctx.Args, b.ctx.Reply, b.ctx.Seed = c.Cmd, c.Args, c.Reply, b.seed
+	b.ctx.NoBlock = c.OnBlock == nil
+	b.ctx.Sink = nil
+	if b.frozen && c.Sink != nil {
+		b.ctx.Sink = func(w *wire.Writer) error {
+			c.Streamed = true
+			return c.Sink(w)
+		}
+	}
 	return c.Cmd.Run(&b.ctx)
 }
 
@@ -416,11 +487,12 @@ func (b *Batch) fail(c *Call, err error) {
 }
 
 // latchKeys finds the stripes of the call's keys and takes their latches if the
-// command writes or reads several keys. A read of one key goes without.
+// command writes, may wait, or reads several keys. Another read of one key goes
+// without.
 func (b *Batch) latchKeys(c *Call) (ok, write bool) {
 	write = c.Cmd.Flags&command.Write != 0
 	b.keys = b.keys[:0]
-	if b.alone {
+	if b.alone || b.frozen {
 		return true, write
 	}
 	if i, one := c.Cmd.OneKeyAt(); one {
@@ -433,7 +505,7 @@ func (b *Batch) latchKeys(c *Call) (ok, write bool) {
 			b.keys = b.keys[:0] // the arguments do not fit, as the handler will say
 		}
 	}
-	if len(b.keys) == 0 || (len(b.keys) == 1 && !write && !b.worker) {
+	if len(b.keys) == 0 || (len(b.keys) == 1 && c.Cmd.Flags&(command.Write|command.Blocking) == 0 && !b.worker) {
 		return true, write
 	}
 	if b.worker && len(b.held) == 0 {
@@ -520,8 +592,13 @@ func (b *Batch) commit() {
 	}
 	b.unlatch(t)
 	b.tx.Rows.View.Close()
-	b.unlock()
+	if !b.frozen {
+		b.unlock()
+	}
 	b.open = false
+	if len(b.served)+len(b.later) > 0 {
+		b.tellServed(b.ticket)
+	}
 	b.rows.Reset()
 	b.fx.Reset()
 	clear(b.replies)
@@ -589,15 +666,18 @@ func (x *Executor) RunAlone(c *Call) engine.Ticket {
 	if c.Cmd.Flags&command.OneState != 0 {
 		return b.runFrozen(c)
 	}
-	b.take(c)
+	if !b.Run(c) {
+		b.Commit()
+		if c.Heavy && c.Cmd.Flags&command.Write == 0 {
+			return b.runFrozen(c)
+		}
+		b.refuse(c)
+	}
 	return c.ready(b.Commit())
 }
 
-// take runs a command that cannot be left to anybody else.
-func (b *Batch) take(c *Call) {
-	if !b.Run(c) {
-		b.fail(c, errors.New("internal error: no worker can run this command"))
-	}
+func (b *Batch) refuse(c *Call) {
+	b.fail(c, errors.New("internal error: no worker can run this command"))
 }
 
 // ready is the ticket that must be durable before the reply is sent.
@@ -608,7 +688,9 @@ func (c *Call) ready(own engine.Ticket) engine.Ticket {
 	return c.Wait
 }
 
-// runFrozen runs a command that reads many rows on a snapshot.
+// runFrozen runs a command that reads many rows, on a snapshot. It holds no latch
+// meanwhile, not even that of the whole keyspace: it may take as long as its
+// client takes to read the reply.
 func (b *Batch) runFrozen(c *Call) engine.Ticket {
 	// The latch comes first: the snapshot must be one of the databases as they
 	// are numbered now.
@@ -623,11 +705,16 @@ func (b *Batch) runFrozen(c *Call) engine.Ticket {
 		return 0
 	}
 	live := b.tx.Rows.View
-	b.tx.Rows.View, b.frozen = frozen{snap, live}, true
-	b.take(c)
-	t := c.ready(b.Commit())
-	b.frozen = false
-	return t
+	b.tx.Rows.View, b.frozen, b.tx.Numbers = frozen{snap, live}, true, b.x.space.Numbers()
+	seen := b.x.eng.Committed()
+	b.unlock()
+	c.Wait = seen // for the parts that go to Sink
+	if !b.Run(c) {
+		b.refuse(c)
+	}
+	b.Commit()
+	b.frozen, b.tx.Numbers = false, nil
+	return seen
 }
 
 // frozen is a snapshot in the place of a view.

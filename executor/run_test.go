@@ -180,7 +180,7 @@ func TestAHeavyCommandIsLeftToAWorker(t *testing.T) {
 func TestSlowCommandsAreForWorkers(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	slow := custom("slow", command.ReadOnly|command.Slow, func(c *command.Ctx) error {
+	slow := custom("slow", command.Write|command.Slow, func(c *command.Ctx) error {
 		c.Reply.Bool(c.Tx.Worker)
 		return nil
 	})
@@ -256,7 +256,7 @@ func TestOneState(t *testing.T) {
 		Name: "bad", FullName: "bad", Flags: command.Write | command.OneState, Keys: command.OneKey(1, command.RW),
 		Run: func(c *command.Ctx) error { store(c.Tx, c.Args[1], "v"); c.Reply.OK(); return nil },
 	}
-	if _, _, s := f.aloneCmd(write, 0, words("bad k")); !strings.Contains(s, "snapshot tried to write") {
+	if _, _, s := f.aloneCmd(write, 0, words("bad k")); !strings.Contains(s, "tried to write") {
 		t.Errorf("a write on a snapshot: %s", s)
 	}
 	f.free()

@@ -110,6 +110,15 @@ func (s *Space) allocate(b *engine.Batch) uint32 {
 	return ks
 }
 
+// Numbers returns the keyspace numbers of the databases as they are now.
+func (s *Space) Numbers() []uint32 {
+	list := make([]uint32, len(s.dbs))
+	for db := range s.dbs {
+		list[db] = s.dbs[db].Load()
+	}
+	return list
+}
+
 // Databases is how many databases there are.
 func (s *Space) Databases() int { return len(s.dbs) }
 

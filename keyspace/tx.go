@@ -41,6 +41,9 @@ type Tx struct {
 	Latched   bool  // the keys of the command are latched
 	Worker    bool  // runs where it may take long
 	Listening Class // classes of events that somebody listens to
+	// Numbers, if not nil, are the keyspace numbers of the databases, for an
+	// execution on an older state. See Space.Numbers.
+	Numbers []uint32
 
 	err   error
 	reads int
@@ -208,6 +211,9 @@ func (t *Tx) writable() bool {
 func (t *Tx) ks() uint32 { return t.ksOf(t.DB) }
 
 func (t *Tx) ksOf(db int) uint32 {
+	if t.Numbers != nil {
+		return t.Numbers[db]
+	}
 	for i := len(t.FX.moves) - 1; i >= 0; i-- {
 		if t.FX.moves[i].db == db {
 			return t.FX.moves[i].ks

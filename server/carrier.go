@@ -65,7 +65,7 @@ func (p *pipe) read() {
 	for {
 		n, err := p.conn.Read(buf)
 		p.mu.Lock()
-		for (p.waiting || p.stalled || p.pending() > pausedRead) && !p.closed && !(p.paused && err != nil) {
+		for (p.waiting || p.stalled || p.pending() > pausedRead) && !p.closed && !((p.paused || p.blocked != nil) && err != nil) {
 			p.free.Wait()
 		}
 		if n > 0 && !p.closed && !p.closing {
@@ -75,7 +75,7 @@ func (p *pipe) read() {
 			p.take(buf[:n])
 		}
 		switch {
-		case errors.Is(err, io.EOF) && !p.paused:
+		case errors.Is(err, io.EOF) && !p.paused && p.blocked == nil:
 			// It may have closed its side only: the writer sends what is left.
 			p.closing = true
 			p.notify()
@@ -198,6 +198,9 @@ func (p *pipe) wrote(n int, err error) {
 		p.emptied()
 	default:
 		p.compact()
+	}
+	if p.stream != nil {
+		p.stream.progress(p.netOut, p.pending())
 	}
 	if p.stalled && p.pending() < pausedRead && !p.srv.draining.Load() {
 		p.stalled = false

@@ -85,7 +85,7 @@ func (s *session) flagLetters() string {
 		on     bool
 		letter byte
 	}{
-		{s.monitor, 'O'}, {s.paused, 'b'}, {s.closing, 'c'}, {s.unix, 'U'}, {s.noEvict, 'e'}, {s.noTouch, 'T'},
+		{s.monitor, 'O'}, {s.paused || s.blocked != nil, 'b'}, {s.closing, 'c'}, {s.unix, 'U'}, {s.noEvict, 'e'}, {s.noTouch, 'T'},
 	} {
 		if f.on {
 			b = append(b, f.letter)

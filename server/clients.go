@@ -121,6 +121,7 @@ func (srv *Server) leave(s *session) {
 	if s.paused {
 		srv.pause.drop(s)
 	}
+	s.abandon()
 }
 
 // overdue says that the client is to be closed: it was idle for too long, or

@@ -114,9 +114,9 @@ func clientCommands() []*local {
 				Name: "trackinginfo", Since: "6.2.0", Arity: 2, Flags: own,
 				Summary: "Tells how keys are tracked for this connection.",
 			}),
-			sub(local{run: clientUnblock}, command.Command{
+			sub(local{run: clientUnblock, worker: true}, command.Command{
 				Name: "unblock", Since: "5.0.0", Arity: -3, Flags: admin, Syntax: "client-id:integer [unblock-type=<TIMEOUT|ERROR>]",
-				Summary: "Ends the waiting of a client that is blocked by a command. No command blocks yet.",
+				Summary: "Ends the waiting of a client that is blocked by a command.",
 			}),
 			sub(local{run: func(c *localCall) error { c.srv.pause.end(); c.w.OK(); return nil }}, command.Command{
 				Name: "unpause", Since: "6.2.0", Arity: 2, Flags: admin, Complexity: "O(N) where N is the number of held clients",
@@ -258,10 +258,12 @@ func clientUnblock(c *localCall) error {
 	case len(c.args) == 4 && !c.is(3, "timeout") && !c.is(3, "error"):
 		return errUnblock
 	}
-	if _, ok := number.ParseInt(c.args[2]); !ok {
+	id, ok := number.ParseInt(c.args[2])
+	if !ok {
 		return command.ErrNotInteger
 	}
-	c.w.Int(0)
+	ended := c.srv.unblock(id, len(c.args) == 4 && c.is(3, "error"))
+	c.w.Int(map[bool]int64{true: 1}[ended])
 	return nil
 }
 

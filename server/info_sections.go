@@ -91,12 +91,23 @@ func infoClients(t *infoText) {
 	t.nums("connected_clients", srv.clients.count.Load(), "cluster_connections", 0, "maxclients", srv.maxClients.Load(),
 		"client_recent_max_input_buffer", f.in, "client_recent_max_output_buffer", f.out,
 		"blocked_clients", srv.blockedClients())
-	t.zeros("tracking_clients", "clients_in_timeout_table", "total_blocking_keys", "total_blocking_keys_on_nokey")
+	keys := 0
+	if srv.ready.Load() {
+		_, keys = srv.exec.Waiting()
+	}
+	t.nums("tracking_clients", 0, "clients_in_timeout_table", 0, "total_blocking_keys", keys, "total_blocking_keys_on_nokey", 0)
 }
 
 // blockedClients is how many clients have a command that waits for something
 // to happen.
-func (srv *Server) blockedClients() int { return srv.pause.waiting() }
+func (srv *Server) blockedClients() int {
+	n := srv.pause.waiting()
+	if srv.ready.Load() {
+		clients, _ := srv.exec.Waiting()
+		n += clients
+	}
+	return n
+}
 
 func infoMemory(t *infoText) {
 	srv, m := t.srv, t.srv.memory(t.eng.Stats)

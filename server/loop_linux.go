@@ -174,7 +174,7 @@ func (l *loop) event(e *unix.EpollEvent) {
 		switch {
 		case c.want&unix.EPOLLIN != 0:
 			l.read(c)
-		case e.Events&(unix.EPOLLHUP|unix.EPOLLERR) != 0, c.paused:
+		case e.Events&(unix.EPOLLHUP|unix.EPOLLERR) != 0, c.paused, c.blocked != nil:
 			l.close(c)
 		default:
 			// Not reading just now, and the client sends no more. It may still
@@ -365,6 +365,9 @@ func (l *loop) flush(c *conn) {
 		return
 	} else {
 		c.compact()
+	}
+	if c.stream != nil {
+		c.stream.progress(c.netOut, c.pending())
 	}
 	if c.stalled && c.pending() < pausedRead && !l.draining {
 		c.stalled = false

@@ -49,6 +49,8 @@ type session struct {
 	closing  bool // close once everything is sent
 	closed   bool
 	deferred *deferred
+	blocked  *blocked // a command that waits for an element
+	stream   *stream  // a reply that comes in parts
 
 	// What the client set.
 	db            int
@@ -321,12 +323,42 @@ func (s *session) dispatch(cmd *command.Command, args [][]byte) bool {
 	}
 	c := &s.call
 	c.Cmd, c.Args, c.DB, c.Reply, c.NoTouch = cmd, args, s.db, w, s.noTouch
+	if cmd.Flags&command.Blocking != 0 {
+		return s.dispatchBlocking(c)
+	}
 	if !s.work.batch.Run(c) {
 		s.defer_(cmd, args, nil)
 		return true
 	}
 	s.wait, s.own = max(s.wait, c.Wait), s.own || c.Own
 	s.finished(cmd, args, s.work.lap(srv.started), c.Failed, w)
+	return true
+}
+
+// dispatchBlocking is dispatch for a command that may wait.
+func (s *session) dispatchBlocking(c *executor.Call) bool {
+	quiet, waits := c.Reply != &s.out, (*blocked)(nil)
+	c.OnBlock = func(block *command.Block) *executor.Waiter {
+		waits = s.waiter(c, block, s.out.Proto, quiet, s.work.now)
+		return waits.waiter
+	}
+	ok := s.work.batch.Run(c)
+	c.OnBlock = nil
+	switch {
+	case !ok:
+		s.defer_(c.Cmd, c.Args, nil)
+	case waits != nil:
+		if !quiet {
+			s.answers-- // it is one of the turn in which its reply is there
+		}
+		if s.srv.monitors.Load() > 0 {
+			s.srv.feedMonitors(s, c.Cmd, c.Args)
+		}
+		s.block(waits)
+	default:
+		s.wait, s.own = max(s.wait, c.Wait), s.own || c.Own
+		s.finished(c.Cmd, c.Args, s.work.lap(s.srv.started), c.Failed, c.Reply)
+	}
 	return true
 }
 
@@ -425,7 +457,7 @@ func (s *session) defer_(cmd *command.Command, args [][]byte, run func(*wire.Wri
 	if !quiet {
 		s.answers-- // it is one of the turn in which its reply is there
 	}
-	db, noTouch, cold := s.db, s.noTouch, run == nil && s.call.Cold
+	db, noTouch, cold, proto := s.db, s.noTouch, run == nil && s.call.Cold, s.out.Proto
 	s.srv.workers.Add(1)
 	s.work.workers = append(s.work.workers, func() {
 		defer s.srv.workers.Done()
@@ -437,8 +469,25 @@ func (s *session) defer_(cmd *command.Command, args [][]byte, run func(*wire.Wri
 			failed = len(d.reply.Buf) > 0 && d.reply.Buf[0] == '-'
 		} else {
 			c := executor.Call{Cmd: cmd, Args: d.args, DB: db, Reply: &d.reply, NoTouch: noTouch, Cold: cold}
+			if cmd.Flags&command.Blocking != 0 {
+				c.OnBlock = func(block *command.Block) *executor.Waiter {
+					w := s.waiter(&c, block, proto, quiet, start)
+					s.car.post(func() { // before the waiter can be served: its latches are held
+						s.deferred = nil
+						s.block(w)
+					})
+					return w.waiter
+				}
+			}
+			parts := s.newStream(&c, quiet)
 			ticket = s.srv.exec.RunAlone(&c)
+			if c.Blocked {
+				return
+			}
 			failed = c.Failed
+			if c.Streamed {
+				parts.end(failed)
+			}
 		}
 		took := time.Since(start)
 		s.car.post(func() {

@@ -1,0 +1,330 @@
+package executor
+
+import (
+	"container/list"
+	"sync"
+
+	"redoubt/command"
+	"redoubt/engine"
+	"redoubt/keyspace"
+	"redoubt/wire"
+)
+
+// Clients that wait: BLPOP and its kin.
+//
+// A handler that finds nothing returns a *command.Block. Its call becomes a
+// Waiter, noted under its keys while their latches are held: whoever puts an
+// element there later holds the latch too and sees it. Every keyspace.Tx.Store of
+// a value that clients can wait for notes its key as ready while anybody waits.
+//
+// Waiters are served by the batch that made their key ready, right behind the
+// command that did, before any other command sees the key: in the order in which
+// they came, each by running its call again inside that batch. What a served call
+// puts somewhere may serve others in turn. A waiter's reply goes out when the
+// batch is durable, like all others.
+//
+// Where that cannot be, since a latch is taken or rows are not in memory, the key
+// is looked at again by a goroutine that can wait, after the commit.
+
+// Waiter is a call that waits. Who made it may end it by Cancel or End.
+type Waiter struct {
+	call  Call
+	block command.Block
+	done  func(*Waiter)
+	x     *Executor
+
+	mu    sync.Mutex // held while it is run, or ended
+	over  bool
+	noted bool   // among those who wait
+	seq   uint64 // its place in the order of arrival
+	nodes []*list.Element
+
+	// Set when it is over: what the reply waits for, and whether it is an error.
+	Ticket engine.Ticket
+	Failed bool
+}
+
+// NewWaiter makes a waiter of a call that is about to be noted; done is called
+// once when there is a reply, from any goroutine and with no lock held. The call's
+// arguments and those of the block must stay as they are.
+func (x *Executor) NewWaiter(c Call, block *command.Block, proto int, done func(*Waiter)) *Waiter {
+	w := &Waiter{x: x, call: c, block: *block, done: done}
+	w.call.Reply = &wire.Writer{Proto: proto}
+	w.call.Guard, w.call.OnBlock = nil, func(*command.Block) *Waiter { return nil }
+	if block.Args != nil {
+		w.call.Args = block.Args
+	}
+	return w
+}
+
+// Reply is the reply, once it is over.
+func (w *Waiter) Reply() []byte { return w.call.Reply.Buf }
+
+// Cancel forgets the waiter: nobody wants its reply.
+func (w *Waiter) Cancel() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.leave()
+}
+
+// End answers with an error, or with null if there is none. It says false when the
+// waiter is over already.
+func (w *Waiter) End(err error) bool {
+	w.mu.Lock()
+	if w.over {
+		w.mu.Unlock()
+		return false
+	}
+	w.leave()
+	switch {
+	case err != nil:
+		w.Failed = true
+		w.call.Reply.Error(command.Text(err))
+	case w.block.BulkNull:
+		w.call.Reply.Null()
+	default:
+		w.call.Reply.NullArray()
+	}
+	w.mu.Unlock()
+	w.done(w)
+	return true
+}
+
+// leave takes the waiter from the keys it waits at. Its mu is held.
+func (w *Waiter) leave() {
+	if w.over = true; w.noted {
+		w.noted = false
+		w.x.waiting.remove(w)
+		w.x.space.Waiting.Add(-1)
+	}
+}
+
+// waiting are the waiters by the keys they wait at, each list in the order in which
+// they came.
+type waiting struct {
+	mu   sync.Mutex
+	at   map[place]*list.List
+	last uint64
+}
+
+type place struct {
+	db  int
+	key string
+}
+
+func (q *waiting) add(w *Waiter) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.at == nil {
+		q.at = make(map[place]*list.List)
+	}
+	q.last++
+	w.seq = q.last
+	for i, key := range w.block.Keys {
+		p := place{w.call.DB, string(key)}
+		l := q.at[p]
+		if l == nil {
+			l = list.New()
+			q.at[p] = l
+		}
+		if i > 0 && l.Len() > 0 && l.Back().Value == w {
+			w.nodes = append(w.nodes, nil) // named twice
+			continue
+		}
+		w.nodes = append(w.nodes, l.PushBack(w))
+	}
+}
+
+func (q *waiting) remove(w *Waiter) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i, key := range w.block.Keys {
+		p := place{w.call.DB, string(key)}
+		if l := q.at[p]; l != nil && w.nodes[i] != nil {
+			if l.Remove(w.nodes[i]); l.Len() == 0 {
+				delete(q.at, p)
+			}
+		}
+	}
+}
+
+// after lists up to limit waiters at a place that came after the one with the
+// number, into buf.
+func (q *waiting) after(p place, seq uint64, limit int, buf []*Waiter) []*Waiter {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	l := q.at[p]
+	if l == nil {
+		return buf
+	}
+	for e := l.Front(); e != nil && len(buf) < limit; e = e.Next() {
+		if w := e.Value.(*Waiter); w.seq > seq {
+			buf = append(buf, w)
+		}
+	}
+	return buf
+}
+
+// keys lists the keys of a database at which somebody waits.
+func (q *waiting) keys(db int) (keys []keyspace.Ready) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for p := range q.at {
+		if p.db == db {
+			keys = append(keys, keyspace.Ready{DB: db, Key: []byte(p.key)})
+		}
+	}
+	return keys
+}
+
+// Waiting returns how many clients wait, and at how many keys.
+func (x *Executor) Waiting() (clients, keys int) {
+	x.waiting.mu.Lock()
+	defer x.waiting.mu.Unlock()
+	return int(x.space.Waiting.Load()), len(x.waiting.at)
+}
+
+// enqueue notes a call that waits. The latches of its keys are held.
+func (x *Executor) enqueue(w *Waiter) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.over {
+		w.noted = true
+		x.space.Waiting.Add(1)
+		x.waiting.add(w)
+	}
+}
+
+// wake serves those who wait for what the commands of the batch made ready. Keys
+// that become ready meanwhile are served as well.
+func (b *Batch) wake() {
+	for i := 0; i < len(b.fx.Ready); i++ {
+		r := b.fx.Ready[i]
+		if r.Key != nil {
+			b.wakeKey(r)
+			continue
+		}
+		for _, r := range b.x.waiting.keys(r.DB) {
+			b.wakeKey(r)
+		}
+	}
+	b.fx.Ready = b.fx.Ready[:0]
+}
+
+// wakePage is how many waiters are listed at first: elements are mostly fewer.
+const wakePage = 16
+
+func (b *Batch) wakeKey(r keyspace.Ready) {
+	p, seq, limit := place{r.DB, string(r.Key)}, uint64(0), wakePage
+	for {
+		list := b.x.waiting.after(p, seq, limit, nil)
+		for _, w := range list {
+			seq = w.seq
+			switch b.serve(w, r) {
+			case nothingLeft:
+				return
+			case elsewhere:
+				b.later = append(b.later, r)
+				return
+			}
+		}
+		if len(list) < limit {
+			return
+		}
+		limit = int(^uint(0) >> 1)
+	}
+}
+
+// served is what came of an attempt to serve a waiter.
+type served int
+
+const (
+	goOn        served = iota // it was served, or goes on waiting; the next may have luck
+	nothingLeft               // nobody else at this key will
+	elsewhere                 // this batch cannot tell
+)
+
+// serve runs a waiter's call inside the batch.
+func (b *Batch) serve(w *Waiter, r keyspace.Ready) served {
+	if !w.mu.TryLock() {
+		// It ends; or another batch runs it, and then sees this key too, or cannot
+		// have its latch and leaves it to somebody who will.
+		return goOn
+	}
+	defer w.mu.Unlock()
+	if w.over {
+		return goOn
+	}
+	c := &w.call
+	latched, write := b.latchKeys(c)
+	if !latched {
+		return elsewhere
+	}
+	if !w.block.Gone {
+		b.tx.Start()
+		b.tx.DB, b.tx.Writable, b.tx.Latched = r.DB, false, true
+		m := b.tx.Find(r.Key)
+		if b.tx.Err() != nil {
+			return elsewhere
+		}
+		if !m.Exists() {
+			return nothingLeft
+		}
+		if m.Type != w.block.Type {
+			return goOn
+		}
+	}
+	switch b.attempt(c, write) {
+	case answered:
+		w.leave()
+		b.served = append(b.served, w)
+	case blocks:
+	default:
+		return elsewhere
+	}
+	return goOn
+}
+
+// tellServed hands out the replies of waiters once the batch is committed; those
+// that change something wait for its ticket.
+func (b *Batch) tellServed(t engine.Ticket) {
+	for _, w := range b.served {
+		w.Ticket, w.Failed = w.call.ready(t), w.call.Failed
+		w.done(w)
+	}
+	clear(b.served)
+	b.served = b.served[:0]
+	for _, r := range b.later {
+		go b.x.wakeLater(r)
+	}
+	b.later = b.later[:0]
+}
+
+// wakeLater serves those who wait at a key, on a goroutine that can wait.
+func (x *Executor) wakeLater(r keyspace.Ready) {
+	p, seq := place{r.DB, string(r.Key)}, uint64(0)
+	b := x.idle.Get().(*Batch)
+	defer x.idle.Put(b)
+	b.alone = false
+	for {
+		list := x.waiting.after(p, seq, wakePage, nil)
+		for _, w := range list {
+			seq = w.seq
+			if _, err := b.begin(); err != nil {
+				x.log.Error("waiting clients cannot be served", "err", err)
+				return
+			}
+			what := b.serve(w, r)
+			if what == goOn {
+				b.wake()
+			}
+			b.Commit()
+			if what != goOn {
+				return
+			}
+		}
+		if len(list) < wakePage {
+			return
+		}
+	}
+}

@@ -1,0 +1,99 @@
+package server
+
+import (
+	"time"
+
+	"redoubt/command"
+	"redoubt/executor"
+)
+
+// blocked is a command of a session that waits: for an element of a key, until a
+// time, or until somebody ends it.
+type blocked struct {
+	waiter *executor.Waiter
+	cmd    *command.Command
+	args   [][]byte
+	timer  *time.Timer
+	since  time.Time
+	quiet  bool // nobody wants the reply
+}
+
+var errUnblocked = command.Error("UNBLOCKED client unblocked via CLIENT UNBLOCK")
+
+// waiter makes the waiter of a command. It may be called from any goroutine; c is
+// the call as it was run.
+func (s *session) waiter(c *executor.Call, block *command.Block, proto int, quiet bool, since time.Time) *blocked {
+	w := &blocked{cmd: c.Cmd, args: copyArgs(c.Args), quiet: quiet, since: since}
+	call := *c
+	call.Args = w.args
+	own := *block
+	if own.Keys = copyArgs(block.Keys); block.Args != nil {
+		own.Args = copyArgs(block.Args)
+	}
+	w.waiter = s.srv.exec.NewWaiter(call, &own, proto, func(*executor.Waiter) {
+		s.car.post(func() { s.unblocked(w) })
+	})
+	if block.Timeout > 0 {
+		left := max(0, time.Duration(block.Timeout)*time.Millisecond-time.Since(since))
+		w.timer = time.AfterFunc(left, func() { w.waiter.End(nil) })
+	}
+	return w
+}
+
+// block lets the session wait. It runs on the carrier, which holds mu.
+func (s *session) block(w *blocked) {
+	s.blocked, s.waiting = w, true
+	s.car.interest()
+}
+
+// unblocked goes on after a command that waited. It runs on the carrier, which
+// holds mu.
+func (s *session) unblocked(w *blocked) {
+	w.stop()
+	s.blocked = nil
+	s.work.stats.record(w.cmd, 0, w.waiter.Failed)
+	if w.waiter.Failed {
+		s.srv.errors.countReply(w.waiter.Reply())
+	}
+	if !w.quiet {
+		s.answers++
+		s.out.Buf = append(s.out.Buf, w.waiter.Reply()...)
+		s.wait = max(s.wait, w.waiter.Ticket)
+	}
+	s.lastUsed = s.work.now
+	s.resume()
+}
+
+func (w *blocked) stop() {
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+}
+
+// abandon forgets a command that waits, since its client has gone.
+func (s *session) abandon() {
+	if w := s.blocked; w != nil {
+		s.blocked = nil
+		w.stop()
+		w.waiter.Cancel()
+	}
+}
+
+// unblock ends the waiting of another client, by an error or as if its time were
+// over. It says whether there was any.
+func (srv *Server) unblock(id int64, byError bool) bool {
+	s := srv.clients.find(id)
+	if s == nil {
+		return false
+	}
+	s.mu.Lock()
+	w := s.blocked
+	s.mu.Unlock()
+	if w == nil {
+		return false
+	}
+	if byError {
+		return w.waiter.End(errUnblocked)
+	}
+	return w.waiter.End(nil)
+}

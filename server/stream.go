@@ -1,0 +1,123 @@
+package server
+
+import (
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"redoubt/executor"
+	"redoubt/wire"
+)
+
+// stream carries a large reply to its client in parts, from the worker that makes
+// it. The worker goes on when the client has taken most of what it got, so that a
+// reply of any size needs little memory here.
+type stream struct {
+	s      *session
+	quiet  bool          // nobody wants it
+	begun  bool          // a part was sent; all that the reply tells is durable
+	spare  []byte        // the buffer of the part before
+	room   chan struct{} // the client took something
+	sent   atomic.Int64  // bytes that it has taken since its connection began
+	unsent atomic.Int64
+}
+
+const (
+	// streamRoom is how much of a reply waits for the client before the worker does.
+	streamRoom = 256 << 10
+	// streamPatience is how long a client may take nothing before it is closed: the
+	// state from which its reply is read is kept for it meanwhile.
+	streamPatience = time.Minute
+)
+
+var (
+	errStreamGone = errors.New("the client has gone")
+	errStreamSlow = errors.New("the client does not read its reply")
+	errStreamStop = errors.New("the server shuts down")
+)
+
+// newStream makes the stream of a call that a worker runs. It is used only when the
+// reply turns out to be large.
+func (s *session) newStream(c *executor.Call, quiet bool) *stream {
+	st := &stream{s: s, quiet: quiet, room: make(chan struct{}, 1)}
+	c.Sink = func(w *wire.Writer) error { return st.part(c, w) }
+	return st
+}
+
+// part sends a part of the reply, and waits until there is room for the next.
+func (st *stream) part(c *executor.Call, w *wire.Writer) error {
+	if st.quiet {
+		w.Buf = w.Buf[:0]
+		return nil
+	}
+	if !st.begun {
+		if err := st.s.srv.waitDurable(c.Wait); err != nil {
+			return err
+		}
+		st.begun = true
+	}
+	part := w.Buf
+	w.Buf = st.spare[:0]
+	var taken atomic.Bool
+	st.s.car.post(func() {
+		st.s.stream = st
+		st.s.out.Buf = append(st.s.out.Buf, part...)
+		st.unsent.Store(int64(st.s.pending()))
+		taken.Store(true)
+	})
+	err := st.await(func() bool { return taken.Load() && st.unsent.Load() < streamRoom })
+	st.spare = part
+	return err
+}
+
+// progress is told by the carrier what the client has taken.
+func (st *stream) progress(sent int64, pending int) {
+	st.sent.Store(sent)
+	st.unsent.Store(int64(pending))
+	select {
+	case st.room <- struct{}{}:
+	default:
+	}
+}
+
+// await waits for the client.
+func (st *stream) await(ok func() bool) error {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	last, since := st.sent.Load(), time.Now()
+	for !ok() {
+		select {
+		case <-st.room:
+		case <-tick.C:
+			st.s.mu.Lock()
+			closed := st.s.closed
+			st.s.mu.Unlock()
+			if closed {
+				return errStreamGone
+			}
+		}
+		if n := st.sent.Load(); n != last {
+			last, since = n, time.Now()
+		}
+		switch {
+		case time.Since(since) > streamPatience:
+			return errStreamSlow
+		case st.s.srv.draining.Load():
+			return errStreamStop
+		}
+	}
+	return nil
+}
+
+// end closes the stream. A reply that broke off cannot be mended: the connection is
+// closed.
+func (st *stream) end(failed bool) {
+	if !st.begun {
+		return
+	}
+	st.s.car.post(func() { st.s.stream = nil })
+	if failed {
+		st.s.srv.log.Warn("a reply broke off, and its connection is closed", "client", st.s.id, "addr", st.s.addr)
+		go st.s.car.shut()
+	}
+}
