@@ -50,7 +50,7 @@ crash: ## many rounds of kill -9 and restart
 idle: ## what 10,000 idle connections cost
 	REDOUBT_IDLE=10000 $(GO) test -count=1 -run Idle -v ./server
 
-SUITES ?= everysec always large many sustained
+SUITES ?= everysec always types large many sustained
 
 bench: ## compare with redis-server, half an hour; writes docs/bench (SUITES="large many", BENCHFLAGS=-quick)
 	@for suite in $(SUITES); do $(GO) run ./bench -suite $$suite $(BENCHFLAGS) || exit 1; done

@@ -22,14 +22,35 @@ var keys = &Command{
 	Run: func(c *Ctx) error {
 		pattern := c.Args[1]
 		all := glob.All(pattern)
+		matches := func(key []byte, m keyspace.Meta) bool {
+			return m.Exists() && (all || glob.Match(pattern, key))
+		}
+		// Their number comes first in the reply. So the keys are counted while the
+		// first of them are written; the others are visited a second time.
 		list := deferArray(c.Reply)
-		c.Tx.Walk(0, nil, func(_ uint16, key []byte, m keyspace.Meta) bool {
-			if m.Exists() && (all || glob.Match(pattern, key)) {
-				list.bulk(key)
+		var last []byte
+		var slot uint16
+		c.Tx.Walk(0, nil, func(at uint16, key []byte, m keyspace.Meta) bool {
+			switch {
+			case !matches(key, m):
+			case last != nil:
+				list.n++
+			default:
+				if list.bulk(key); len(c.Reply.Buf)-list.start >= spillBytes {
+					slot, last = at, append([]byte{}, key...)
+				}
 			}
 			return true
 		})
 		list.end()
+		if last != nil && c.Spill() {
+			c.Tx.Walk(slot, last, func(_ uint16, key []byte, m keyspace.Meta) bool {
+				if matches(key, m) {
+					c.Reply.Bulk(key)
+				}
+				return c.Spill()
+			})
+		}
 		return nil
 	},
 }
