@@ -26,7 +26,7 @@ type Batch struct {
 	table    []int32 // index into log + 1; 0 is empty
 	ranges   []span
 	counters []addend
-	sorted   []int32 // log indices of the newest entries in key order; nil when stale
+	order    order
 }
 
 type entry struct {
@@ -34,6 +34,7 @@ type entry struct {
 	key, val, end  int // offsets into arena: key [key,val), value [val,end)
 	prev           int32
 	deleted, stale bool // stale: a newer entry of this key exists
+	under          int8 // whether the view has the row: 1, -1, or 0 if nobody has asked; see Txn.under
 }
 
 type span struct{ lo, mid, hi int }
@@ -103,12 +104,12 @@ func (b *Batch) note(key, head, tail []byte, deleted bool) {
 	b.arena = append(append(b.arena, head...), tail...)
 	if prev >= 0 {
 		b.log[prev].stale = true
-		// The key set is unchanged unless a delete is involved; the sorted
-		// index refers to log positions, so it is stale all the same.
 	}
-	b.sorted = b.sorted[:0]
 	b.log = append(b.log, entry{hash: h, key: at, val: val, end: len(b.arena), prev: prev, deleted: deleted})
 	b.table[slot] = int32(len(b.log))
+	if b.order.live {
+		b.reorder(key, prev, int32(len(b.log)-1))
+	}
 }
 
 // find returns the table slot for a key and the newest entry of it, or -1.
@@ -191,6 +192,9 @@ func (b *Batch) Rollback(m Mark) {
 	for i := len(b.log) - 1; i >= m.log; i-- {
 		e := &b.log[i]
 		slot, _ := b.find(e.hash, b.arena[e.key:e.val])
+		if b.order.live {
+			b.reorder(b.arena[e.key:e.val], int32(i), e.prev)
+		}
 		if e.prev >= 0 {
 			b.log[e.prev].stale = false
 			b.table[slot] = e.prev + 1
@@ -199,7 +203,7 @@ func (b *Batch) Rollback(m Mark) {
 		}
 		b.log = b.log[:i]
 	}
-	b.arena, b.ranges, b.counters, b.sorted = b.arena[:m.arena], b.ranges[:m.ranges], b.counters[:m.counters], b.sorted[:0]
+	b.arena, b.ranges, b.counters = b.arena[:m.arena], b.ranges[:m.ranges], b.counters[:m.counters]
 }
 
 // unlink empties a table slot, moving later entries of its probe run back.
@@ -231,7 +235,8 @@ func (b *Batch) Reset() {
 	if len(b.log) > 0 {
 		clear(b.table)
 	}
-	b.arena, b.log, b.ranges, b.counters, b.sorted = b.arena[:0], b.log[:0], b.ranges[:0], b.counters[:0], b.sorted[:0]
+	b.arena, b.log, b.ranges, b.counters = b.arena[:0], b.log[:0], b.ranges[:0], b.counters[:0]
+	b.order.drop()
 }
 
 // Op is one change of a row. Its bytes are valid while the batch is unchanged.
@@ -277,22 +282,6 @@ func (b *Batch) Counters() iter.Seq2[[]byte, int64] {
 			}
 		}
 	}
-}
-
-// order returns the newest entries in key order. It is rebuilt after writes;
-// scripts that alternate writes and ranges over many rows pay for that.
-func (b *Batch) order() []int32 {
-	if len(b.sorted) == 0 {
-		for i := range b.log {
-			if !b.log[i].stale {
-				b.sorted = append(b.sorted, int32(i))
-			}
-		}
-		slices.SortFunc(b.sorted, func(x, y int32) int {
-			return bytes.Compare(b.keyAt(x), b.keyAt(y))
-		})
-	}
-	return b.sorted
 }
 
 func (b *Batch) keyAt(i int32) []byte { e := &b.log[i]; return b.arena[e.key:e.val] }

@@ -8,7 +8,7 @@
 //   - Commit a Batch atomically: all of it becomes visible at one moment, or
 //     none of it ever does. A commit returns a Ticket: the writes are visible
 //     when Commit returns and durable once Durable reaches the ticket.
-//   - Iterate over a range in both directions, showing one state.
+//   - Iterate over a range in both directions.
 //   - Keep counters: signed sums that commits add to, exact after a crash.
 //
 // Concurrency: every method of Engine may be called from any goroutine. A View
@@ -70,8 +70,21 @@ type Reader interface {
 	GetMany(keys [][]byte, visit func(i int, value []byte, found bool) error) error
 	// Iter opens an iterator over the rows with lo <= key < hi, in ascending
 	// order, or in descending order if reverse. A nil hi means the end of all
-	// rows. The iterator shows the state at its opening and must be closed.
+	// rows. The iterator of a Snapshot shows its state. That of a View shows rows
+	// that no commit changes meanwhile as they are, and of others either state:
+	// who needs one state of many rows holds their latches. It must be closed.
 	Iter(lo, hi []byte, reverse bool) Iterator
+}
+
+// Ranked is what a View may offer besides: the numbers of rows without a walk. It
+// says ok only if it knows; the caller then has another way. lo is below hi, which
+// is not nil.
+type Ranked interface {
+	// Count counts the rows with lo <= key < hi.
+	Count(lo, hi []byte) (n int, ok bool)
+	// Nth appends the key of the row of a number, counted from 0, to b. It says
+	// found if there is one.
+	Nth(lo, hi []byte, n int, b []byte) (key []byte, found, ok bool)
 }
 
 // Iterator walks rows. It starts before the first row.

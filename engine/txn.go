@@ -1,10 +1,6 @@
 package engine
 
-import (
-	"bytes"
-	"slices"
-	"sort"
-)
+import "bytes"
 
 // Txn is a View seen through a Batch: reads find the batch's own writes first.
 type Txn struct {
@@ -23,31 +19,170 @@ func (t *Txn) Get(key, dst []byte) ([]byte, bool, error) {
 // Iter iterates over the merge of both; see Reader.Iter. What is written while
 // the iterator is in use may show in it or not.
 func (t *Txn) Iter(lo, hi []byte, reverse bool) Iterator {
-	under := t.View.Iter(lo, hi, reverse)
-	if t.Batch.Len() == 0 {
-		return under
+	if t.Batch.Len() == 0 && len(t.Batch.ranges) == 0 {
+		return t.View.Iter(lo, hi, reverse)
 	}
-	all := t.Batch.order()
-	from := sort.Search(len(all), func(i int) bool { return bytes.Compare(t.Batch.keyAt(all[i]), lo) >= 0 })
-	to := len(all)
-	if hi != nil {
-		to = sort.Search(len(all), func(i int) bool { return bytes.Compare(t.Batch.keyAt(all[i]), hi) >= 0 })
+	own := t.Batch.cursor(bytes.Clone(lo), bytes.Clone(hi), reverse)
+	if own.peek() < 0 && len(t.Batch.ranges) == 0 {
+		return t.View.Iter(lo, hi, reverse)
 	}
-	m := &merged{batch: t.Batch, under: under, reverse: reverse}
-	if from < to {
-		m.own = slices.Clone(all[from:to])
-	}
-	if reverse {
-		slices.Reverse(m.own)
-	}
+	lo, hi = t.skip(&own, lo, hi)
+	m := &merged{batch: t.Batch, reverse: reverse, own: own, under: t.View.Iter(lo, hi, reverse)}
 	m.have = m.advance()
 	return m
 }
 
+// skip passes over rows that the batch has deleted at the beginning of a walk, as
+// the commands of a batch do that take from a queue one after the other. It is
+// possible where the view can tell that there are no others before them.
+func (t *Txn) skip(own *cursor, lo, hi []byte) (_, _ []byte) {
+	ranked, ok := t.View.(Ranked)
+	if !ok || hi == nil {
+		return lo, hi
+	}
+	c, n := *own, 0
+	for i := c.peek(); i >= 0 && t.Batch.log[i].deleted; i = c.peek() {
+		c.take(i)
+		n++
+	}
+	if n < fewDeleted {
+		return lo, hi
+	}
+	// Rows that the batch has put and deleted are not in the view, which may have
+	// others between them.
+	there := 0
+	for c = *own; n > 0; n-- {
+		i := c.peek()
+		found, err := t.under(&t.Batch.log[i])
+		if err != nil {
+			return lo, hi // whoever walks will be told
+		}
+		if found {
+			there++
+		}
+		c.take(i)
+	}
+	from, to := lo, hi
+	if own.reverse {
+		from = c.last
+	} else {
+		to = append(append(make([]byte, 0, len(c.last)+1), c.last...), 0)
+	}
+	if rows, ok := ranked.Count(from, to); !ok || rows != there {
+		return lo, hi
+	}
+	*own = c
+	if own.reverse {
+		return lo, from
+	}
+	return to, hi
+}
+
+// under says whether the view has the row of an entry. It asks once for each: the
+// rows that a batch writes are latched.
+func (t *Txn) under(e *entry) (bool, error) {
+	if e.under == 0 {
+		var buf [64]byte
+		_, found, err := t.View.Get(t.Batch.arena[e.key:e.val], buf[:0])
+		if err != nil {
+			return false, err
+		}
+		if e.under = -1; found {
+			e.under = 1
+		}
+	}
+	return e.under > 0, nil
+}
+
+// fewDeleted is how many deleted rows are walked over rather than counted.
+const fewDeleted = 4
+
+// Count counts the rows of a range without a walk, if the view can; see Ranked.
+func (t *Txn) Count(lo, hi []byte) (n int, ok bool) {
+	ranked, ok := t.View.(Ranked)
+	if !ok || len(t.Batch.ranges) > 0 {
+		return 0, false
+	}
+	if n, ok = ranked.Count(lo, hi); !ok || t.Batch.Len() == 0 {
+		return n, ok
+	}
+	var buf [64]byte
+	own, seen := t.Batch.cursor(lo, hi, false), 0
+	for i := own.peek(); i >= 0; i = own.peek() {
+		if seen++; seen > maxCounted {
+			return 0, false
+		}
+		_, found, err := t.View.Get(t.Batch.keyAt(i), buf[:0])
+		switch deleted := t.Batch.log[i].deleted; {
+		case err != nil:
+			return 0, false
+		case found && deleted:
+			n--
+		case !found && !deleted:
+			n++
+		}
+		own.take(i)
+	}
+	return n, true
+}
+
+// maxCounted is how many rows of the batch Count looks up.
+const maxCounted = 64
+
+// Nth finds the row of a number without a walk, if the view can and the batch has
+// no rows of the range; see Ranked.
+func (t *Txn) Nth(lo, hi []byte, n int, b []byte) (key []byte, found, ok bool) {
+	ranked, ok := t.View.(Ranked)
+	if !ok || len(t.Batch.ranges) > 0 {
+		return b, false, false
+	}
+	if t.Batch.Len() > 0 {
+		if own := t.Batch.cursor(lo, hi, false); own.peek() >= 0 {
+			return b, false, false
+		}
+	}
+	return ranked.Nth(lo, hi, n, b)
+}
+
+// Any appends the key of some row of a range, each equally likely, to b, if the
+// view can tell numbers and the batch has only deleted rows there, and not many.
+// intn returns a random number below its argument.
+func (t *Txn) Any(lo, hi []byte, intn func(int) int, b []byte) (key []byte, found, ok bool) {
+	ranked, ok := t.View.(Ranked)
+	if !ok || len(t.Batch.ranges) > 0 {
+		return b, false, false
+	}
+	deleted := 0
+	if t.Batch.Len() > 0 {
+		own := t.Batch.cursor(lo, hi, false)
+		for i := own.peek(); i >= 0; i = own.peek() {
+			if deleted++; deleted > maxDeleted || !t.Batch.log[i].deleted {
+				return b, false, false
+			}
+			own.take(i)
+		}
+	}
+	rows, ok := ranked.Count(lo, hi)
+	if !ok || rows <= 2*deleted { // it would be drawn too often
+		return b, false, false
+	}
+	for at := len(b); ; b = b[:at] {
+		if b, found, ok = ranked.Nth(lo, hi, intn(rows), b); !ok || !found {
+			return b, false, false
+		}
+		if _, _, known := t.Batch.Get(b[at:]); !known {
+			return b, true, true
+		}
+	}
+}
+
+// maxDeleted is up to how many deleted rows of the batch Any passes over.
+const maxDeleted = 256
+
 // merged joins an engine's iterator with the ordered entries of a batch.
 type merged struct {
 	batch   *Batch
-	own     []int32
+	own     cursor
 	under   Iterator
 	have    bool // under stands on a row not yet given out
 	reverse bool
@@ -70,16 +205,17 @@ func (m *merged) Next() bool {
 		m.borrow, m.have = false, m.advance()
 	}
 	for {
+		own := m.own.peek()
 		c := 1 // the order of the batch's next row against under's: default, under first
 		switch {
-		case len(m.own) == 0 && !m.have:
+		case own < 0 && !m.have:
 			m.cur = Op{}
 			return false
-		case len(m.own) == 0:
+		case own < 0:
 		case !m.have:
 			c = -1
 		default:
-			if c = bytes.Compare(m.batch.keyAt(m.own[0]), m.under.Key()); m.reverse {
+			if c = bytes.Compare(m.batch.keyAt(own), m.under.Key()); m.reverse {
 				c = -c
 			}
 		}
@@ -90,8 +226,8 @@ func (m *merged) Next() bool {
 		if c == 0 {
 			m.have = m.advance()
 		}
-		m.cur = m.batch.op(&m.batch.log[m.own[0]])
-		m.own = m.own[1:]
+		m.cur = m.batch.op(&m.batch.log[own])
+		m.own.take(own)
 		if !m.cur.Delete {
 			return true
 		}

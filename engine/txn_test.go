@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -28,6 +29,21 @@ func (v sliceView) Iter(lo, hi []byte, reverse bool) Iterator {
 		slices.Reverse(keys)
 	}
 	return &sliceIter{rows: v.rows, keys: keys}
+}
+
+// rankedView is one that can tell numbers.
+type rankedView struct{ sliceView }
+
+func (v rankedView) Count(lo, hi []byte) (int, bool) {
+	return len(v.Iter(lo, hi, false).(*sliceIter).keys), true
+}
+
+func (v rankedView) Nth(lo, hi []byte, n int, b []byte) ([]byte, bool, bool) {
+	keys := v.Iter(lo, hi, false).(*sliceIter).keys
+	if n >= len(keys) {
+		return b, false, true
+	}
+	return append(b, keys[n]...), true, true
 }
 
 func (v sliceView) Commit(*Batch) (Ticket, error) { return 0, errors.ErrUnsupported }
@@ -66,6 +82,9 @@ func TestTxnAgainstModel(t *testing.T) {
 		w := newWorld(randomBase(rng))
 		b.Reset()
 		txn := &Txn{View: sliceView{w.base}, Batch: &b}
+		if rng.IntN(2) == 0 {
+			txn.View = rankedView{sliceView{w.base}}
+		}
 		mark, was := b.Mark(), w.clone()
 		for range rng.IntN(40) {
 			note(rng, &b, w)
@@ -99,6 +118,18 @@ func checkTxn(t *testing.T, txn *Txn, w *world, lo, hi []byte) {
 			}
 			if want := w.walk(lo, hi, reverse); !slices.Equal(got, want) {
 				t.Fatalf("Iter(%q, %q, %v)\n got %q\nwant %q", lo, hi, reverse, got, want)
+			}
+		}
+	}
+	if hi != nil && string(lo) < string(hi) {
+		rows := w.walk(lo, hi, false)
+		if n, ok := txn.Count(lo, hi); ok && n != len(rows) {
+			t.Fatalf("Count(%q, %q) = %d, want %d", lo, hi, n, len(rows))
+		}
+		for i := range len(rows) + 1 {
+			key, found, ok := txn.Nth(lo, hi, i, []byte("x"))
+			if ok && (found != (i < len(rows)) || found && !strings.HasPrefix(rows[i], string(key[1:])+"=")) {
+				t.Fatalf("Nth(%q, %q, %d) = %q %v, of %q", lo, hi, i, key, found, rows)
 			}
 		}
 	}

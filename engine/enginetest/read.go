@@ -130,17 +130,28 @@ func testIterBounds(t *testing.T, s *suite) {
 	}
 }
 
-// An iterator shows the state at its opening, whatever is committed then.
+// An iterator of a snapshot shows its state, whatever is committed then; that of a
+// view shows at least the rows that stay.
 func testIterIsolation(t *testing.T, s *suite) {
 	st := s.begin(t)
-	var want []string
+	var want, stays []string
 	for k, v := range pairs(100) {
 		st.put(k, v)
 		want = append(want, k+"="+v)
+		if (k < "k010" || k >= "k050") && k != "k060" && k != "k099" {
+			stays = append(stays, k+"="+v)
+		}
 	}
 	v := st.view()
 	defer v.Close()
-	fresh, moved := v.Iter(nil, nil, false), v.Iter(nil, nil, true)
+	snap, err := st.Engine.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer snap.Close()
+	live, back := v.Iter(nil, nil, false), v.Iter(nil, nil, true)
+	back.Next() // it stands on k099, which does not stay
+	fresh, moved := snap.Iter(nil, nil, false), snap.Iter(nil, nil, true)
 	if !moved.Next() {
 		t.Fatal("no row")
 	}
@@ -160,6 +171,20 @@ func testIterIsolation(t *testing.T, s *suite) {
 	slices.Reverse(got)
 	if !slices.Equal(got, want) {
 		t.Errorf("a placed iterator saw a later commit: %q", got)
+	}
+	for _, it := range []engine.Iterator{live, back} {
+		var kept []string
+		for _, row := range rows(t, it) {
+			if slices.Contains(stays, row) {
+				kept = append(kept, row)
+			}
+		}
+		if it == back {
+			slices.Reverse(kept)
+		}
+		if !slices.Equal(kept, stays) {
+			t.Errorf("an iterator of a view lost rows that stayed: %q", kept)
+		}
 	}
 	if got := rows(t, v.Iter([]byte("k010"), []byte("k012"), false)); !slices.Equal(got, []string{"k010+=new", "k011+=new"}) {
 		t.Errorf("a new iterator misses the commit: %q", got)

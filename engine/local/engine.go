@@ -64,8 +64,9 @@ type Engine struct {
 	set     *resident.Set
 	journal *journal.Journal
 
-	counters counters
-	views    sync.Pool
+	counters  counters
+	views     sync.Pool
+	iterators sync.Pool
 
 	rowLimit, dirtyLimit atomic.Int64
 	journalBytes         int64

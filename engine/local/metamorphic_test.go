@@ -63,7 +63,7 @@ type player struct {
 	e      engine.Engine
 	snaps  [3]engine.Snapshot
 	iters  [3]engine.Iterator
-	views  [3]engine.View
+	frozen [3]engine.Snapshot // of iters: those of a view may show later commits
 	again  func(how string) engine.Engine // closes the engine in some way and opens it
 	upkeep func(kind string) error
 	copyTo func() (engine.Engine, error)
@@ -140,8 +140,7 @@ func (p *player) end(id int) string {
 	if it == nil {
 		return "none"
 	}
-	err := it.Close()
-	p.views[id].Close()
+	err := errors.Join(it.Close(), p.frozen[id].Close())
 	p.iters[id] = nil
 	return fmt.Sprint(err)
 }
@@ -204,8 +203,11 @@ func (p *player) do(d deed) string {
 		return fmt.Sprint(got, err)
 	case "begin":
 		p.end(d.id)
-		p.views[d.id] = p.view(true)
-		p.iters[d.id] = p.views[d.id].Iter(edge(d.lo), edge(d.hi), d.reverse)
+		s, err := p.e.Snapshot()
+		if err != nil {
+			return err.Error()
+		}
+		p.frozen[d.id], p.iters[d.id] = s, s.Iter(edge(d.lo), edge(d.hi), d.reverse)
 		return steps(p.iters[d.id], d.n%3)
 	case "step":
 		if it := p.iters[d.id]; it != nil {

@@ -78,7 +78,9 @@ type budget struct {
 func divide(memory int64) budget {
 	var b budget
 	b.cache = min(max(memory/64*5, 1<<20), 1<<30)
-	process := min(max(memory/16*3, 4<<20), 768<<20)
+	// A process takes some 40 MB whatever its data; a budget in which that is much
+	// still has most of the rest for rows.
+	process := min(max(memory/16*3, min(memory/2, 40<<20), 4<<20), 768<<20)
 	b.rows = max(memory-b.cache-process, memory/4, 64<<10)
 	b.dirty = b.rows / 4
 	return b

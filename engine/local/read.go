@@ -118,30 +118,54 @@ func (v *view) Iter(lo, hi []byte, reverse bool) engine.Iterator {
 	if !ok {
 		return &iterator{}
 	}
-	it := &iterator{e: e, lo: lo, hi: hi, reverse: reverse}
-	it.rows = e.set.OpenRange(lo, hi, reverse, v.wait, func() uint64 {
-		base := e.checkpoint.Load()
-		it.own = e.store.db.NewSnapshot()
-		it.from = it.own
-		return base
-	})
+	it := e.iterator(lo, hi, reverse)
+	e.set.OpenRange(&it.rows, it.lo, it.hi, reverse, v.wait, it.freeze)
 	return it
 }
 
-// bound keeps a range off the engine's own rows, and copies its ends.
+// iterator returns an iterator that is not open yet.
+func (e *Engine) iterator(lo, hi []byte, reverse bool) *iterator {
+	it, _ := e.iterators.Get().(*iterator)
+	if it == nil {
+		it = &iterator{e: e}
+		it.freeze = it.openSnapshot
+	}
+	it.lo, it.hi, it.reverse, it.open = append(it.lo[:0], lo...), append(it.hi[:0], hi...), reverse, true
+	return it
+}
+
+// openSnapshot opens one of the store for this iterator.
+func (i *iterator) openSnapshot() uint64 {
+	base := i.e.checkpoint.Load()
+	i.own = i.e.store.db.NewSnapshot()
+	i.from = i.own
+	return base
+}
+
+// Count implements engine.Ranked.
+func (v *view) Count(lo, hi []byte) (n int, ok bool) { return v.e.set.Count(lo, hi) }
+
+// Nth implements engine.Ranked.
+func (v *view) Nth(lo, hi []byte, n int, b []byte) (key []byte, found, ok bool) {
+	return v.e.set.Nth(lo, hi, n, b)
+}
+
+// bound keeps a range off the engine's own rows.
 func bound(lo, hi []byte) (_, _ []byte, ok bool) {
 	if hi == nil || bytes.Compare(hi, reserved) > 0 {
 		hi = reserved
 	}
-	return bytes.Clone(lo), bytes.Clone(hi), bytes.Compare(lo, hi) < 0
+	return lo, hi, bytes.Compare(lo, hi) < 0
 }
 
 // iterator merges the rows in memory with those of the store. A row in memory
 // hides the store's, also when it is deleted.
 type iterator struct {
 	e       *Engine
+	open    bool
 	lo, hi  []byte
-	rows    *resident.Range
+	rows    resident.Range
+	freeze  func() uint64 // openSnapshot, made once
 	from    lsm.Reader    // the store at the time of the opening
 	own     *lsm.Snapshot // from, if it is this iterator's
 	store   *lsm.Iterator // nil while all rows are in memory
@@ -176,7 +200,7 @@ func (i *iterator) nextRow() {
 }
 
 func (i *iterator) Next() bool {
-	if i.err != nil || i.rows == nil {
+	if i.err != nil || !i.open {
 		i.valid = false
 		return false
 	}
@@ -296,14 +320,16 @@ func (i *iterator) Close() error {
 		}
 		i.own = nil
 	}
-	if i.rows != nil {
+	err := i.err
+	if err != nil && !errors.Is(err, engine.ErrClosed) && !errors.Is(err, engine.ErrCold) {
+		err = storeError("reading the store", err)
+	}
+	if i.open {
 		i.rows.Close()
-		i.rows = nil
+		*i = iterator{e: i.e, lo: i.lo, hi: i.hi, rows: i.rows, freeze: i.freeze}
+		i.e.iterators.Put(i)
 	}
-	if i.err != nil && !errors.Is(i.err, engine.ErrClosed) && !errors.Is(i.err, engine.ErrCold) {
-		return storeError("reading the store", i.err)
-	}
-	return i.err
+	return err
 }
 
 // snapshot is a frozen state: memory by its undo, the store by Pebble's snapshot.
@@ -373,5 +399,8 @@ func (s *snapshot) Iter(lo, hi []byte, reverse bool) engine.Iterator {
 	if !ok {
 		return &iterator{}
 	}
-	return &iterator{e: s.e, lo: lo, hi: hi, reverse: reverse, from: s.store, rows: s.e.set.RangeAt(s.snap, lo, hi, reverse)}
+	it := s.e.iterator(lo, hi, reverse)
+	it.from = s.store
+	s.e.set.RangeAt(&it.rows, s.snap, it.lo, it.hi, reverse)
+	return it
 }

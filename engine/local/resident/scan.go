@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"redoubt/engine/local/arena"
+	"redoubt/internal/race"
 )
 
 // Chunk is a run of rows, copied out.
@@ -42,18 +43,23 @@ func (c *Chunk) each(visit func(key, value []byte, deleted bool) error) error {
 	return nil
 }
 
-// A chunk holds about so much; more of a range is copied when that is used up.
+// A chunk holds about so much; more of a range is copied when that is used up. The
+// first one is small, since most walks are short.
 const (
+	firstRows  = 4
 	chunkRows  = 128
 	chunkBytes = 64 << 10
 )
 
-// Range walks the rows of a range as they were at one moment.
+// Range walks the rows of a range: as they were at a snapshot, or of the present
+// state, in which rows that are changed meanwhile may be shown either way.
 //
 // Where a part of the range is not whole, the store has to be asked for rows
 // that are not here: from there on Store is true, and rows that are deleted are
 // shown as such, so that they hide the store's. Where a part is whole it is
 // pinned while it is walked, so that no row of it is evicted meanwhile.
+//
+// A Range may be used again for another walk when it is closed.
 type Range struct {
 	s        *Set
 	lo, hi   []byte
@@ -61,8 +67,12 @@ type Range struct {
 	mayStore bool
 	no       int // the part that is walked
 	last     int // the last one
+	rows     int // how many the next chunk may have
 	chunk    Chunk
-	at       []byte   // where in this part to go on; nil: at its beginning
+	refs     []arena.Ref // room
+	touched  byte        // what was read, so that it is read
+	at       []byte      // where in this part to go on, if begun
+	begun    bool
 	id       uint64   // which state is shown
 	snap     Snapshot // of its own, if held
 	held     bool
@@ -79,26 +89,28 @@ type Range struct {
 // OpenRange begins to walk the rows with lo <= key < hi; there is room between
 // the two. If mayStore is false the walk ends where the store would have to be
 // asked. open is as in Freeze; it is called only if the walk needs a snapshot.
-func (s *Set) OpenRange(lo, hi []byte, reverse, mayStore bool, open func() uint64) *Range {
-	r := s.newRange(lo, hi, reverse)
+func (s *Set) OpenRange(r *Range, lo, hi []byte, reverse, mayStore bool, open func() uint64) {
+	s.begin(r, lo, hi, reverse)
 	r.mayStore = mayStore
 	if r.no == r.last {
 		r.openOne(open)
-		return r
+		return
 	}
 	r.hold(s.Freeze(open))
-	return r
 }
 
 // RangeAt walks rows as they were at a snapshot, which must stay open.
-func (s *Set) RangeAt(snap Snapshot, lo, hi []byte, reverse bool) *Range {
-	r := s.newRange(lo, hi, reverse)
-	r.id, r.mayStore = snap.ID, true
-	return r
+func (s *Set) RangeAt(r *Range, snap Snapshot, lo, hi []byte, reverse bool) {
+	s.begin(r, lo, hi, reverse)
+	r.id, r.mayStore, r.rows = snap.ID, true, chunkRows
 }
 
-func (s *Set) newRange(lo, hi []byte, reverse bool) *Range {
-	r := &Range{s: s, lo: bytes.Clone(lo), hi: bytes.Clone(hi), reverse: reverse, id: now}
+func (s *Set) begin(r *Range, lo, hi []byte, reverse bool) {
+	r.chunk.reset()
+	*r = Range{
+		s: s, lo: append(r.lo[:0], lo...), hi: append(r.hi[:0], hi...), reverse: reverse, id: now, rows: firstRows,
+		chunk: r.chunk, refs: r.refs, at: r.at[:0],
+	}
 	r.no, r.last = Part(lo), Part(hi)
 	if bytes.Equal(hi, PartKey(r.last)) && r.last > r.no {
 		r.last-- // hi is where its part begins
@@ -106,7 +118,6 @@ func (s *Set) newRange(lo, hi []byte, reverse bool) *Range {
 	if reverse {
 		r.no, r.last = r.last, r.no
 	}
-	return r
 }
 
 func (r *Range) hold(snap Snapshot) { r.snap, r.held, r.id = snap, true, snap.ID }
@@ -118,8 +129,8 @@ func (r *Range) openOne(open func() uint64) {
 		return
 	}
 	defer p.mu.RUnlock()
-	// Copied first: most ranges are short, and need no snapshot.
-	if more := r.fill(p); more || r.Store {
+	// What is read from the store must fit to what is here: see Snapshot.
+	if r.fill(p); r.Store {
 		r.hold(r.s.frozen.register(open))
 	}
 }
@@ -138,7 +149,7 @@ func (r *Range) enter() *part {
 		p = s.part(r.no)
 	}
 	s.lockOrdered(p)
-	if r.Store || r.at != nil || s.covers(p, r.lo, r.hi) && !p.changedCold(r.id) {
+	if r.Store || r.begun || s.covers(p, r.lo, r.hi) && !p.changedCold(r.id) {
 		return p
 	}
 	if r.mayStore {
@@ -168,7 +179,7 @@ func (r *Range) step() {
 		r.pinned.pins.Add(-1)
 		r.pinned = nil
 	}
-	r.at = nil
+	r.begun = false
 	if r.reverse {
 		r.no--
 	} else {
@@ -216,26 +227,47 @@ func (r *Range) Close() {
 		r.held = false
 		r.s.Thaw(r.snap)
 	}
-	r.chunk.items, r.chunk.at = nil, 0
+	if race.Enabled { // whoever still looks at the rows shall notice
+		for i := range r.chunk.data {
+			r.chunk.data[i] = 0xdb
+		}
+	}
+	r.chunk.reset()
+	if cap(r.chunk.data) > 2*chunkBytes {
+		r.chunk.data = nil
+	}
 }
 
 // fill copies rows of the part and says whether there may be more of it; if not
 // it has moved to the next part.
+//
+// The refs come first, then the rows: so the misses of the processor's cache for
+// different rows overlap.
 func (r *Range) fill(p *part) (more bool) {
-	visit := func(ref arena.Ref) bool {
+	living := r.id == now && !r.Store
+	if r.reverse {
+		hi := r.hi
+		if r.begun {
+			hi = r.at
+		}
+		r.refs = p.tree.below(hi, living, r.rows, r.refs[:0])
+	} else {
+		lo := r.lo
+		if r.begun {
+			lo = r.at
+		}
+		r.refs = p.tree.above(lo, living, r.rows, r.refs[:0])
+	}
+	for _, ref := range r.refs {
+		r.touched += r.s.arena.Touch(ref)
+	}
+	more = len(r.refs) == r.rows
+	for i, ref := range r.refs {
 		row := r.s.row(ref)
 		key := row.key()
 		if r.reverse && bytes.Compare(key, r.lo) < 0 || !r.reverse && bytes.Compare(key, r.hi) >= 0 {
-			return false
-		}
-		if len(r.chunk.items) >= chunkRows || len(r.chunk.data) >= chunkBytes {
-			more = true
-			return false
-		}
-		if r.reverse {
-			r.at = append(r.at[:0], key...)
-		} else {
-			r.at = append(append(r.at[:0], key...), 0)
+			more = false
+			break
 		}
 		switch value, state := r.s.resolve(p, row, key, r.id); state {
 		case Found:
@@ -245,21 +277,20 @@ func (r *Range) fill(p *part) (more bool) {
 				r.chunk.add(key, nil, true)
 			}
 		}
-		return true
-	}
-	if r.reverse {
-		hi := r.hi
-		if r.at != nil {
-			hi = r.at
+		full := len(r.chunk.data) >= chunkBytes
+		if full || i == len(r.refs)-1 {
+			r.at = append(r.at[:0], key...)
+			if !r.reverse {
+				r.at = append(r.at, 0)
+			}
 		}
-		p.tree.descend(hi, visit)
-	} else {
-		lo := r.lo
-		if r.at != nil {
-			lo = r.at
+		if full {
+			more = true
+			break
 		}
-		p.tree.ascend(lo, visit)
 	}
+	r.rows = min(chunkRows, 4*r.rows)
+	r.begun = true
 	switch {
 	case !more:
 		r.step()

@@ -300,18 +300,23 @@ func (s *Set) create(p *part, key []byte, hash uint64, value []byte, seq uint64,
 
 // drop removes a row from the set, whatever it is.
 func (s *Set) drop(p *part, ref arena.Ref, r row, hash uint64) {
+	p.removals++
+	s.remove(p, ref, r, hash)
+}
+
+// remove is drop for a row that the store has never had: see the invariants.
+func (s *Set) remove(p *part, ref arena.Ref, r row, hash uint64) {
 	if r.is(dirty) {
 		s.undirty(p, r)
 	}
 	if r.is(dead) {
 		s.dead.Add(-1)
 	}
-	p.removals++
 	s.rows.Add(-1)
 	size := int64(arena.Round(r.size())) + tableRow
 	p.tab.remove(hash, ref)
 	if p.ordered {
-		p.tree.remove(r.key())
+		p.tree.remove(r.key(), ref)
 		size += treeRow
 	}
 	s.bytes.Add(-size)
@@ -414,6 +419,9 @@ func (s *Set) put(p *part, key []byte, hash uint64, value []byte, seq, newest ui
 	if r.is(dead) {
 		r.unset(dead)
 		s.dead.Add(-1)
+		if p.ordered {
+			p.tree.count(key, 1)
+		}
 	}
 	r.setSeq(seq)
 	r.touch()
@@ -444,6 +452,10 @@ func (s *Set) delete(p *part, key []byte, hash uint64, seq, newest uint64) error
 	if r.is(dead) && !r.is(dirty) && !p.pending() {
 		return nil // known not to exist
 	}
+	if newest == 0 && !r.is(stored) && r.is(dirty) && r.list() == int(p.cur) {
+		s.remove(p, ref, r, hash) // the store has not heard of it, and nobody else sees it
+		return nil
+	}
 	ref, r, err := s.resize(p, ref, r, hash, rowHead+len(key))
 	if err != nil {
 		return err
@@ -452,6 +464,9 @@ func (s *Set) delete(p *part, key []byte, hash uint64, seq, newest uint64) error
 	if !r.is(dead) {
 		r.set(dead)
 		s.dead.Add(1)
+		if p.ordered {
+			p.tree.count(key, -1)
+		}
 	}
 	r.setSeq(seq)
 	s.mark(p, ref, r)

@@ -110,7 +110,10 @@ func checkTree(t testing.TB, s *Set, p *part, n int) {
 		return true
 	})
 	back := 0
-	p.tree.descend(nil, func(arena.Ref) bool { back++; return true })
+	for refs := p.tree.below(nil, false, 100, nil); len(refs) > 0; {
+		back += len(refs)
+		refs = p.tree.below(s.row(refs[len(refs)-1]).key(), false, 100, nil)
+	}
 	if seen != n || back != n || p.tree.n != n {
 		t.Errorf("the tree of part %x shows %d rows, backwards %d, counts %d; there are %d", p.no, seen, back, p.tree.n, n)
 	}
@@ -121,6 +124,10 @@ func checkTree(t testing.TB, s *Set, p *part, n int) {
 		}
 		for _, k := range n.kids {
 			walk(k, false)
+		}
+		counted := n.live
+		if p.tree.recount(n); counted != n.live {
+			t.Errorf("a node counts %d rows that live, and has %d", counted, n.live)
 		}
 	}
 	if p.tree.root != nil {
@@ -186,8 +193,18 @@ func compare(t *testing.T, s *Set, model map[string]string, lo, hi []byte) {
 			want = append(want, k)
 		}
 	}
+	if n, ok := s.Count(lo, hi); !ok || n != len(want) {
+		t.Fatalf("%d rows are counted (%v), want %d", n, ok, len(want))
+	}
+	for i := 0; i <= len(want); i += 1 + len(want)/50 {
+		key, found, ok := s.Nth(lo, hi, i, nil)
+		if !ok || found != (i < len(want)) || found && string(key) != want[i] {
+			t.Fatalf("row %d of %d is % x (%v, %v)", i, len(want), key, found, ok)
+		}
+	}
 	for _, reverse := range []bool{false, true} {
-		r := s.OpenRange(lo, hi, reverse, true, func() uint64 { return 0 })
+		r := new(Range)
+		s.OpenRange(r, lo, hi, reverse, true, func() uint64 { return 0 })
 		var got []string
 		for r.Next() {
 			k, v, _ := r.Row()

@@ -13,6 +13,10 @@ import (
 // Leaves are slices without pointers, so that ten million rows are some hundred
 // thousand objects to the collector. Keys are read from the rows; what separates
 // two nodes is a copy, as short as it may be, since rows come and go.
+//
+// Dead rows stay until the store has heard of them, and a queue leaves many of
+// them at its beginning: nodes count the rows that live, so that readers of the
+// latest state pass over what is dead.
 type tree struct {
 	set  *Set
 	root *node
@@ -25,6 +29,7 @@ type node struct {
 	refs []arena.Ref
 	kids []*node
 	seps [][]byte
+	live int // rows below that are not dead
 }
 
 const fanout = 64 // the most refs of a leaf, and kids of another node
@@ -45,20 +50,49 @@ func (n *node) kid(key []byte) int {
 	return i
 }
 
+// alive is 1 for a row that lives, 0 for a dead one.
+func (t *tree) alive(ref arena.Ref) int {
+	if t.set.row(ref).is(dead) {
+		return 0
+	}
+	return 1
+}
+
+// recount counts the rows that live below a node whose kids are counted.
+func (t *tree) recount(n *node) {
+	n.live = 0
+	for _, ref := range n.refs {
+		n.live += t.alive(ref)
+	}
+	for _, kid := range n.kids {
+		n.live += kid.live
+	}
+}
+
 // insert adds a row that is not there.
 func (t *tree) insert(key []byte, ref arena.Ref) {
 	if t.root == nil {
 		t.root = new(node)
 	}
 	t.n++
-	if sep, right := t.add(t.root, key, ref); right != nil {
-		t.root = &node{kids: []*node{t.root, right}, seps: [][]byte{sep}}
+	if sep, right := t.add(t.root, key, ref, t.alive(ref)); right != nil {
+		t.root = &node{kids: []*node{t.root, right}, seps: [][]byte{sep}, live: t.root.live + right.live}
+	}
+}
+
+// count notes that a row has died or lives again: delta is -1 or 1.
+func (t *tree) count(key []byte, delta int) {
+	for n := t.root; ; n = n.kids[n.kid(key)] {
+		if n.live += delta; n.kids == nil {
+			return
+		}
 	}
 }
 
 // add inserts below a node. If the node had to be split, it returns the new one
 // to its right, and what separates the two.
-func (t *tree) add(n *node, key []byte, ref arena.Ref) (sep []byte, right *node) {
+func (t *tree) add(n *node, key []byte, ref arena.Ref, alive int) (sep []byte, right *node) {
+	n.live += alive
 	if n.kids == nil {
 		i, _ := t.search(n.refs, key)
 		if len(n.refs) < fanout {
@@ -77,10 +111,12 @@ func (t *tree) add(n *node, key []byte, ref arena.Ref) (sep []byte, right *node)
 		} else {
 			n.refs = slices.Insert(roomy(n.refs), i, ref)
 		}
+		t.recount(right)
+		n.live -= right.live
 		return separator(t.key(n.refs[len(n.refs)-1]), t.key(right.refs[0])), right
 	}
 	k := n.kid(key)
-	sep, kid := t.add(n.kids[k], key, ref)
+	sep, kid := t.add(n.kids[k], key, ref, alive)
 	if kid == nil {
 		return nil, nil
 	}
@@ -98,6 +134,8 @@ func (t *tree) add(n *node, key []byte, ref arena.Ref) (sep []byte, right *node)
 	clear(n.kids[at:])
 	clear(n.seps[at-1:])
 	n.kids, n.seps = n.kids[:at], n.seps[:at-1]
+	t.recount(right)
+	n.live -= right.live
 	return sep, right
 }
 
@@ -120,8 +158,8 @@ func separator(a, b []byte) []byte {
 }
 
 // remove takes a row out; its bytes are still there.
-func (t *tree) remove(key []byte) {
-	t.cut(t.root, key)
+func (t *tree) remove(key []byte, ref arena.Ref) {
+	t.cut(t.root, key, t.alive(ref))
 	t.n--
 	for len(t.root.kids) == 1 {
 		t.root = t.root.kids[0]
@@ -131,14 +169,15 @@ func (t *tree) remove(key []byte) {
 	}
 }
 
-func (t *tree) cut(n *node, key []byte) {
+func (t *tree) cut(n *node, key []byte, alive int) {
+	n.live -= alive
 	if n.kids == nil {
 		i, _ := t.search(n.refs, key)
 		n.refs = slices.Delete(n.refs, i, i+1)
 		return
 	}
 	k := n.kid(key)
-	t.cut(n.kids[k], key)
+	t.cut(n.kids[k], key, alive)
 	// Two small neighbours become one, so an empty node never stays.
 	if k+1 < len(n.kids) && n.kids[k].size()+n.kids[k+1].size() <= fanout/2 {
 		n.join(k)
@@ -155,6 +194,7 @@ func (n *node) size() int { return len(n.refs) + len(n.kids) }
 // join makes kids k and k+1 one.
 func (n *node) join(k int) {
 	a, b := n.kids[k], n.kids[k+1]
+	a.live += b.live
 	a.refs = append(a.refs, b.refs...)
 	if len(b.kids) > 0 {
 		if len(a.kids) > 0 {
@@ -211,35 +251,111 @@ func (t *tree) up(n *node, lo []byte, visit func(arena.Ref) bool) bool {
 	return true
 }
 
-// descend visits the rows below hi, from the last one on; nil: all.
-func (t *tree) descend(hi []byte, visit func(arena.Ref) bool) {
+// above appends the refs of up to limit rows from lo on to refs. If living, it may
+// leave out rows that are dead.
+func (t *tree) above(lo []byte, living bool, limit int, refs []arena.Ref) []arena.Ref {
 	if t.root != nil {
-		t.down(t.root, hi, visit)
+		refs = t.root.above(t, lo, living, limit, refs)
 	}
+	return refs
 }
 
-func (t *tree) down(n *node, hi []byte, visit func(arena.Ref) bool) bool {
+func (n *node) above(t *tree, lo []byte, living bool, limit int, refs []arena.Ref) []arena.Ref {
+	if living && n.live == 0 {
+		return refs
+	}
+	if n.kids == nil {
+		i := 0
+		if lo != nil {
+			i, _ = t.search(n.refs, lo)
+		}
+		return append(refs, n.refs[i:min(len(n.refs), i+limit-len(refs))]...)
+	}
+	k := 0
+	if lo != nil {
+		k = n.kid(lo)
+	}
+	for ; k < len(n.kids) && len(refs) < limit; k++ {
+		refs = n.kids[k].above(t, lo, living, limit, refs)
+		lo = nil
+	}
+	return refs
+}
+
+// below is above for the rows below hi, from the last one on; nil: all.
+func (t *tree) below(hi []byte, living bool, limit int, refs []arena.Ref) []arena.Ref {
+	if t.root != nil {
+		refs = t.root.below(t, hi, living, limit, refs)
+	}
+	return refs
+}
+
+func (n *node) below(t *tree, hi []byte, living bool, limit int, refs []arena.Ref) []arena.Ref {
+	if living && n.live == 0 {
+		return refs
+	}
 	if n.kids == nil {
 		i := len(n.refs)
 		if hi != nil {
 			i, _ = t.search(n.refs, hi)
 		}
-		for _, ref := range slices.Backward(n.refs[:i]) {
-			if !visit(ref) {
-				return false
-			}
+		for i--; i >= 0 && len(refs) < limit; i-- {
+			refs = append(refs, n.refs[i])
 		}
-		return true
+		return refs
 	}
 	k := len(n.kids) - 1
 	if hi != nil {
 		k = n.kid(hi)
 	}
-	for ; k >= 0; k-- {
-		if !t.down(n.kids[k], hi, visit) {
-			return false
-		}
+	for ; k >= 0 && len(refs) < limit; k-- {
+		refs = n.kids[k].below(t, hi, living, limit, refs)
 		hi = nil
 	}
-	return true
+	return refs
+}
+
+// rank is how many rows live below a key.
+func (t *tree) rank(key []byte) (n int) {
+	node := t.root
+	if node == nil {
+		return 0
+	}
+	for node.kids != nil {
+		k := node.kid(key)
+		for _, kid := range node.kids[:k] {
+			n += kid.live
+		}
+		node = node.kids[k]
+	}
+	i, _ := t.search(node.refs, key)
+	if node.live == len(node.refs) {
+		return n + i
+	}
+	for _, ref := range node.refs[:i] {
+		n += t.alive(ref)
+	}
+	return n
+}
+
+// nth returns the row that has so many living ones below it; 0 if there is none.
+func (t *tree) nth(n int) arena.Ref {
+	node := t.root
+	if node == nil || n < 0 || n >= node.live {
+		return 0
+	}
+	for node.kids != nil {
+		for _, kid := range node.kids {
+			if node = kid; n < kid.live {
+				break
+			}
+			n -= kid.live
+		}
+	}
+	for _, ref := range node.refs {
+		if n -= t.alive(ref); n < 0 {
+			return ref
+		}
+	}
+	return 0
 }

@@ -1,0 +1,56 @@
+package resident
+
+import "bytes"
+
+// Counting without walking: the tree knows how many rows live below each node.
+
+// ranked locks the part of a range if the tree can tell the numbers of its rows:
+// all of them are resident, and no pending deletion covers any.
+func (s *Set) ranked(lo, hi []byte) *part {
+	no := Part(lo)
+	p := s.parts[no].Load()
+	if p == nil || Part(hi) != no && !bytes.Equal(hi, PartKey(no+1)) {
+		return nil
+	}
+	s.lockOrdered(p)
+	clear := s.covers(p, lo, hi)
+	if clear && p.pending() {
+		p.eachDeletion(func(d *deletion) {
+			clear = clear && (bytes.Compare(d.hi, lo) <= 0 || bytes.Compare(hi, d.lo) <= 0)
+		})
+	}
+	if !clear {
+		p.mu.RUnlock()
+		return nil
+	}
+	return p
+}
+
+// Count counts the rows of a range, if that takes no walk.
+func (s *Set) Count(lo, hi []byte) (n int, ok bool) {
+	p := s.ranked(lo, hi)
+	if p == nil {
+		return 0, false
+	}
+	defer p.mu.RUnlock()
+	return p.tree.rank(hi) - p.tree.rank(lo), true
+}
+
+// Nth appends the key of the row of a number in a range, counted from 0, to b, if
+// that takes no walk. It says found if there is one.
+func (s *Set) Nth(lo, hi []byte, n int, b []byte) (key []byte, found, ok bool) {
+	p := s.ranked(lo, hi)
+	if p == nil {
+		return b, false, false
+	}
+	defer p.mu.RUnlock()
+	ref := p.tree.nth(p.tree.rank(lo) + n)
+	if ref == 0 || n < 0 {
+		return b, false, true
+	}
+	key = s.row(ref).key()
+	if bytes.Compare(key, hi) >= 0 {
+		return b, false, true
+	}
+	return append(b, key...), true, true
+}
