@@ -35,6 +35,8 @@ type checker struct {
 	r      engine.Reader
 	report func(kind, place, what string)
 	tell   Teller
+	// examine knows the types; nil if only strings are to be understood.
+	examine Examiner
 
 	dead   map[uint32]bool
 	lastKS uint32 // no keyspace number is above
@@ -55,10 +57,11 @@ type count struct{ keys, volatile int64 }
 
 // Check reads all rows and reports whatever is wrong with them: its kind, by
 // which such things may be counted, the place, and what it is. counters are the
-// engine's. progress is told up to which slot it has come; it may be nil.
-func Check(r engine.Reader, counters map[string]int64, report func(kind, place, what string), progress func(slot int, rows int64)) Checked {
+// engine's. examine knows how the types lay out their values; strings are known
+// without it. progress is told up to which slot it has come; it may be nil.
+func Check(r engine.Reader, counters map[string]int64, examine Examiner, report func(kind, place, what string), progress func(slot int, rows int64)) Checked {
 	c := &checker{
-		Checked: Checked{Whole: true}, r: r, report: report,
+		Checked: Checked{Whole: true}, r: r, report: report, examine: examine,
 		dead: make(map[uint32]bool), counts: make(map[uint32]*count),
 		named: make([]digest, Slots), found: make([]digest, Slots),
 	}
@@ -207,21 +210,23 @@ func (c *checker) meta(row, value []byte) {
 	}
 	if what := layout(m); what != "" {
 		wrong("meta", "%s", what)
+	} else if m.Type != String && !m.External() && c.examine != nil {
+		c.examine(&Subject{Meta: m, c: c, key: row})
 	}
 	if m.due() != 0 && right {
 		c.expiring.add(appendExpireKey(nil, binary.BigEndian.Uint16(row), m.due(), ks, key))
 	}
 	if m.External() {
-		c.value(row, m.Ref())
+		c.value(row, m)
 	}
 }
 
 // layout says what is wrong with the encoding of a value that decodes.
 func layout(m Meta) string {
 	switch {
-	case m.Type != String || encodingNames[m.Encoding] == "":
+	case m.encodingName() == "":
 		return fmt.Sprintf("type %v has no encoding %d in version %d", m.Type, m.Encoding, FormatVersion)
-	case m.Encoding == Int:
+	case m.Type == String && m.Encoding == Int:
 		if n, err := strconv.ParseInt(string(m.Body), 10, 64); err != nil || strconv.FormatInt(n, 10) != string(m.Body) {
 			return "it is said to be an integer, and is " + quote(m.Body)
 		}

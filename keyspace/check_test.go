@@ -28,7 +28,7 @@ func checked(s *store, r engine.Reader) (list []string, sum Checked) {
 		}
 	}
 	slots := 0
-	sum = Check(r, counters, func(kind, place, what string) {
+	sum = Check(r, counters, nil, func(kind, place, what string) {
 		list = append(list, kind+": "+place+": "+what)
 	}, func(slot int, rows int64) { slots = slot })
 	if sum.Whole && slots != Slots {
@@ -207,8 +207,8 @@ func TestCheckFinds(t *testing.T) {
 		{"a negative time", func(s *store, b *engine.Batch) { b.Put(meta("foo"), str(-1)) },
 			[]string{`meta: key "foo" `, "counter: count of keys with an expiry of database 0 (keyspace 1): it says 3, and there are 4"}},
 		{"a type that has no encoding yet", func(s *store, b *engine.Batch) {
-			b.Put(meta("foo"), appendMetaHead(nil, Meta{Type: Hash, Encoding: 9}))
-		}, []string{`meta: key "foo" of database 0 (keyspace 1), slot 12182: type hash has no encoding 9 in version 1`}},
+			b.Put(meta("foo"), appendMetaHead(nil, Meta{Type: List, Encoding: 9}))
+		}, []string{`meta: key "foo" of database 0 (keyspace 1), slot 12182: type list has no encoding 9 in version 1`}},
 		{"an encoding that is none", func(s *store, b *engine.Batch) {
 			b.Put(meta("foo"), appendMetaHead(nil, Meta{Type: String, Encoding: 4}))
 		}, []string{`meta: key "foo" of database 0 (keyspace 1), slot 12182: type string has no encoding 4 in version 1`}},
@@ -262,20 +262,22 @@ func TestCheckFinds(t *testing.T) {
 			r := ref(s, "moved")
 			r.Size--
 			b.Put(meta("moved"), AppendRef(appendMetaHead(nil, Meta{Type: String, Encoding: Chunked, Expire: testNow + 1000}), r))
-		}, []string{`value: sub row 00000002 of value `}},
+		}, []string{`value: chunk 2 of value `}},
 		{"a negative size", func(s *store, b *engine.Batch) {
 			r := ref(s, "zeros")
 			r.Size = -1
 			b.Put(meta("zeros"), AppendRef(appendMetaHead(nil, Meta{Type: String, Encoding: Chunked}), r))
 		}, []string{`value: key "zeros" of database 0 (keyspace 1), slot 7479: its size is -1`}},
-		{"an empty chunk", func(s *store, b *engine.Batch) { b.Put(append(AppendRowKey(nil, ref(s, "large"), SubRow), u32(3)...), nil) },
-			[]string{`value: sub row 00000003 of value `}},
+		{"an empty chunk", func(s *store, b *engine.Batch) {
+			b.Put(append(AppendRowKey(nil, ref(s, "large"), SubRow), u32(3)...), nil)
+		},
+			[]string{`value: chunk 3 of value `}},
 		{"a long chunk", func(s *store, b *engine.Batch) {
 			b.Put(append(AppendRowKey(nil, ref(s, "large"), SubRow), u32(30)...), append([]byte("y"), fullChunk...))
-		}, []string{`value: sub row 0000001e of value `}},
+		}, []string{`value: chunk 30 of value `}},
 		{"a chunk that ends with zero", func(s *store, b *engine.Batch) {
 			b.Put(append(AppendRowKey(nil, ref(s, "large"), SubRow), u32(39)...), []byte{1, 0})
-		}, []string{`value: sub row 00000027 of value `}},
+		}, []string{`value: chunk 39 of value `}},
 		{"a row that is no chunk", func(s *store, b *engine.Batch) {
 			b.Put(append(AppendRowKey(nil, ref(s, "large"), SubRow), 1), []byte{1})
 		}, []string{`value: sub row 01 of value `}},
@@ -289,7 +291,7 @@ func TestCheckFinds(t *testing.T) {
 		{"a score row of a string", func(s *store, b *engine.Batch) {
 			r := ref(s, "moved")
 			b.Put(append(appendPart(nil, r.Home, kindScore, r.ID), "12345678m"...), nil)
-		}, []string{"orphan: score rows of value "}},
+		}, []string{"value: score row 31323334353637386d of value "}},
 		{"a key whose value was lost by its meta row", func(s *store, b *engine.Batch) { b.Put(meta("large"), str(0)) },
 			[]string{"orphan: sub rows of value "}},
 		{"two keys with one value", func(s *store, b *engine.Batch) {

@@ -48,52 +48,86 @@ func (c *checker) samePart(row []byte) bool {
 }
 
 // value checks the rows of a value that the key of a meta row names.
-func (c *checker) value(meta []byte, ref Ref) {
+func (c *checker) value(meta []byte, m Meta) {
 	c.Values++
-	wrong := func(format string, args ...any) { c.report("value", c.tell.Key(meta), fmt.Sprintf(format, args...)) }
+	ref := m.Ref()
 	c.id(meta, ref.ID)
+	c.tell.learnValue(ref, m.Type)
+	s := &Subject{Meta: m, c: c, key: meta, ref: ref}
 	if ref.Home >= Slots {
-		wrong("its rows are said to lie in slot %d", ref.Home)
+		s.Wrong("its rows are said to lie in slot %d", ref.Home)
 		return
 	}
 	if ref.Size < 0 {
-		wrong("its size is %d", ref.Size)
+		s.Wrong("its size is %d", ref.Size)
 	}
-	lo := AppendRowKey(nil, ref, SubRow)
-	rows := 0
-	c.walk(lo, successor(lo), func(row, value []byte) []byte {
-		rows++
-		if what := chunk(row, value, ref.Size); what != "" {
-			c.report("value", c.tell.Key(row), what+"; it belongs to "+c.tell.Key(meta))
+	judge, some, whole := c.judgeOf(s), false, true
+	for kind := SubRow; kind <= RankRow; kind++ {
+		rows := 0
+		lo := AppendRowKey(nil, ref, kind)
+		last, err := c.try(lo, successor(lo), func(row, value []byte) []byte {
+			rows++
+			if judge != nil {
+				judge.Row(kind, row[partHead:], value)
+			}
+			return nil
+		})
+		if err != nil {
+			whole = false
+			c.unreadable("rows behind "+inHex(last)+" up to "+inHex(successor(lo)), err)
 		}
-		return nil
-	})
-	c.Rows += max(0, int64(rows)-fewRows-2) // that part stepped over
-	if rows > 0 {
-		c.named[ref.Home].add(lo)
-	} else if len(c.bare) < bareMax {
+		if rows > 0 {
+			some = true
+			c.named[ref.Home].add(lo)
+		}
+		c.Rows += max(0, int64(rows)-fewRows-2) // that part stepped over
+	}
+	if judge != nil && whole {
+		judge.End()
+	}
+	if !some && len(c.bare) < bareMax {
 		c.bare = append(c.bare, ref)
 	}
 }
 
-// chunk says what is wrong with a chunk of a string.
-func chunk(row, value []byte, size int64) string {
-	if n := len(row) - partHead; n != 4 {
-		return fmt.Sprintf("its key ends with %d bytes, a chunk's with 4", n)
+// judgeOf returns who knows the rows of a value; nil if nobody does.
+func (c *checker) judgeOf(s *Subject) Judge {
+	if s.Meta.Type == String {
+		return chunks{s}
 	}
-	at := stringChunk * int64(binary.BigEndian.Uint32(row[partHead:]))
+	if c.examine == nil {
+		return nil
+	}
+	return c.examine(s)
+}
+
+// chunks judges the rows of a string. Any of them may be missing: it is zeros.
+type chunks struct{ *Subject }
+
+func (c chunks) Row(k Kind, rest, value []byte) {
+	wrong := func(format string, args ...any) { c.WrongRow(k, rest, format, args...) }
+	switch {
+	case k != SubRow:
+		wrong("a string has no such rows")
+		return
+	case len(rest) != 4:
+		wrong("its key ends with %d bytes, a chunk's with 4", len(rest))
+		return
+	}
+	at := stringChunk * int64(binary.BigEndian.Uint32(rest))
 	switch n := len(value); {
 	case n == 0:
-		return "the chunk is empty"
+		wrong("the chunk is empty")
 	case n > stringChunk:
-		return fmt.Sprintf("the chunk has %d bytes, and %d at the most", n, stringChunk)
-	case at+int64(n) > size:
-		return fmt.Sprintf("the chunk ends at %d, and the string at %d", at+int64(n), size)
+		wrong("the chunk has %d bytes, and %d at the most", n, stringChunk)
+	case at+int64(n) > c.ref.Size:
+		wrong("the chunk ends at %d, and the string at %d", at+int64(n), c.ref.Size)
 	case value[n-1] == 0:
-		return "the chunk ends with a zero, which is not stored"
+		wrong("the chunk ends with a zero, which is not stored")
 	}
-	return ""
 }
+
+func (chunks) End() {}
 
 // id checks the id that a row names.
 func (c *checker) id(row []byte, id uint64) {
@@ -185,7 +219,9 @@ func (c *checker) judge(list []owned) {
 			switch {
 			case kind == kindMeta:
 				if m, err := decodeMeta(value); err == nil && m.External() {
-					note(row, kindSub, m.Ref())
+					for kind := byte(kindSub); kind <= kindRank; kind++ {
+						note(row, kind, m.Ref())
+					}
 				}
 			case kind >= kindSub && kind <= kindRank:
 				return []byte{row[0], row[1], kindExpire}

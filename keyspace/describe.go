@@ -3,7 +3,6 @@ package keyspace
 import (
 	"encoding/binary"
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -13,12 +12,19 @@ type Teller struct {
 	// Values has the bytes of strings shown, not only how many there are.
 	Values bool
 
-	dbs map[uint32]int // which database has a keyspace number
+	dbs   map[uint32]int // which database has a keyspace number
+	types map[uint64]Type
 }
 
-// Learn takes note of a row that says which number a database has; other rows
-// are passed over.
+// Learn takes note of a row that says which number a database has, or of which
+// type a value is: its own rows do not. Other rows are passed over.
 func (t *Teller) Learn(row, value []byte) {
+	if isMeta(row) {
+		if m, err := decodeMeta(value); err == nil && m.External() {
+			t.learnValue(m.Ref(), m.Type)
+		}
+		return
+	}
 	if len(row) != 4 || row[0] != system || row[1] != sysDatabase || len(value) != 4 {
 		return
 	}
@@ -34,7 +40,21 @@ func (t *Teller) Learn(row, value []byte) {
 	t.dbs[binary.BigEndian.Uint32(value)] = db
 }
 
-// Databases is the range of the rows that Learn wants to see.
+// maxTypes is of how many values the type is remembered.
+const maxTypes = 1 << 16
+
+func (t *Teller) learnValue(ref Ref, is Type) {
+	if t.types == nil || len(t.types) >= maxTypes {
+		t.types = make(map[uint64]Type)
+	}
+	t.types[ref.ID] = is
+}
+
+func isMeta(row []byte) bool {
+	return len(row) >= metaKeyHead && row[0] < Slots>>8 && row[2] == kindMeta
+}
+
+// Databases is the range of the rows that say which number a database has.
 func (t *Teller) Databases() (lo, hi []byte) { return sysKey(sysDatabase), sysKey(sysDatabase + 1) }
 
 func (t *Teller) keyspace(ks uint32) string {
@@ -78,11 +98,7 @@ func (t *Teller) Key(row []byte) string {
 	case kind == kindMeta && len(row) >= metaKeyHead:
 		return fmt.Sprintf("key %s of %s, slot %d", quote(row[metaKeyHead:]), t.keyspace(binary.BigEndian.Uint32(row[3:])), slot)
 	case kindNames[kind] != "" && len(row) >= partHead:
-		rest := "rows"
-		if len(row) > partHead {
-			rest = "row " + inHex(row[partHead:])
-		}
-		return fmt.Sprintf("%s %s of %s", kindNames[kind], rest, valueName(slot, binary.BigEndian.Uint64(row[3:])))
+		return t.partKey(slot, Kind(kind), binary.BigEndian.Uint64(row[3:]), row[partHead:])
 	case kind == kindExpire && len(row) >= expireKeyHead:
 		x, _ := decodeExpireKey(row)
 		return fmt.Sprintf("expire row for %s of key %s of %s, slot %d", moment(x.at), quote(x.key), t.keyspace(x.ks), x.slot)
@@ -116,8 +132,6 @@ func (t *Teller) systemKey(row []byte) string {
 	return "unknown system row " + inHex(row)
 }
 
-var encodingNames = map[Encoding]string{Int: "int", Embedded: "embedded", Raw: "raw", Chunked: "chunked"}
-
 // Value says what a row holds; it is empty where there is nothing to say.
 func (t *Teller) Value(row, value []byte) string {
 	switch {
@@ -125,41 +139,14 @@ func (t *Teller) Value(row, value []byte) string {
 		return fmt.Sprintf("keyspace %d", binary.BigEndian.Uint32(value))
 	case len(row) == 2 && row[0] == system && len(value) == 4:
 		return fmt.Sprint(binary.BigEndian.Uint32(value))
-	case len(row) >= metaKeyHead && row[0] < Slots>>8 && row[2] == kindMeta:
+	case isMeta(row):
 		return t.meta(value)
 	case len(value) == 0:
 		return ""
-	case t.Values:
-		return quote(value)
+	case len(row) >= partHead && kindNames[row[2]] != "":
+		return t.partValue(Kind(row[2]), binary.BigEndian.Uint64(row[3:]), row[partHead:], value)
 	}
-	return fmt.Sprintf("%d bytes", len(value))
-}
-
-func (t *Teller) meta(value []byte) string {
-	m, err := decodeMeta(value)
-	if err != nil {
-		return fmt.Sprintf("%v: %s", err, inHex(value))
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "%v", m.Type)
-	if name := encodingNames[m.Encoding]; m.Type == String && name != "" {
-		fmt.Fprintf(&b, ", %s", name)
-	} else {
-		fmt.Fprintf(&b, ", encoding %d", m.Encoding)
-	}
-	if m.External() {
-		ref := m.Ref()
-		fmt.Fprintf(&b, ", %d bytes, %s", ref.Size, valueName(ref.Home, ref.ID))
-	} else {
-		fmt.Fprintf(&b, ", %d bytes", len(m.Body))
-	}
-	if m.Expire != 0 {
-		fmt.Fprintf(&b, ", expires %s", moment(m.Expire))
-	}
-	if t.Values && !m.External() {
-		fmt.Fprintf(&b, ": %s", quote(m.Body))
-	}
-	return b.String()
+	return t.bytes(value)
 }
 
 // Row says what a row is and holds.

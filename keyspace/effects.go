@@ -41,8 +41,8 @@ type Effects struct {
 	Events []Event
 	// Ready are keys that somebody may wait for, as they became ready.
 	Ready []Ready
-	moves  []move
-	dues   []due
+	moves []move
+	dues  []due
 	// watermark, if not 0, is the id watermark that the batch stores.
 	watermark uint64
 }

@@ -17,6 +17,8 @@ var (
 	ErrLatch = errors.New("execution needs its latches")
 	// ErrHeavy: an execution on an event loop found that it will take long.
 	ErrHeavy = errors.New("execution needs a worker")
+	// ErrWhole: an execution came to read keys that its command did not name.
+	ErrWhole = errors.New("execution needs one state of all keys")
 )
 
 // Tx is one execution's view of the keys: an engine's transaction plus the
@@ -40,6 +42,7 @@ type Tx struct {
 	Writable  bool  // the command is a write
 	Latched   bool  // the keys of the command are latched
 	Worker    bool  // runs where it may take long
+	OneState  bool  // sees one state of all keys, not only of those that are latched
 	Listening Class // classes of events that somebody listens to
 	// Numbers, if not nil, are the keyspace numbers of the databases, for an
 	// execution on an older state. See Space.Numbers.
@@ -104,6 +107,17 @@ func (t *Tx) Heavy(bytes int64) bool {
 	return t.err != nil
 }
 
+// Whole is called by a handler that is about to read keys which are not among its
+// arguments. It says true when the execution is to stop and will be run again with
+// one state of all keys in sight: on a snapshot, or with the whole keyspace latched
+// if it writes.
+func (t *Tx) Whole() bool {
+	if !t.OneState {
+		t.Fail(ErrWhole)
+	}
+	return t.err != nil
+}
+
 // heavyBytes is what an event loop may touch for one command: about a tenth of
 // a millisecond's work.
 const heavyBytes = 1 << 20
@@ -126,6 +140,9 @@ func (t *Tx) GetRow(row []byte) ([]byte, bool) {
 	t.vals = v
 	return v[at:len(v):len(v)], found
 }
+
+// Reads is how many reads the execution has done so far.
+func (t *Tx) Reads() int { return t.reads }
 
 // Held and Release let a command over many keys give back the memory of what it
 // has read: after Release everything read since the call of Held is invalid.
@@ -162,14 +179,59 @@ func (t *Tx) IterRows(lo, hi []byte, reverse bool) engine.Iterator {
 // with from up to those that go on with to; nil stands for the first and for
 // behind the last. It is closed by CloseRows.
 func (t *Tx) IterKind(r Ref, k Kind, from, to []byte, reverse bool) engine.Iterator {
-	lo := append(AppendRowKey(make([]byte, 0, partHead+len(from)), r, k), from...)
-	var hi []byte
-	if to != nil {
-		hi = append(AppendRowKey(make([]byte, 0, partHead+len(to)), r, k), to...)
-	} else {
-		hi = successor(lo[:partHead])
-	}
+	lo, hi := kindRange(r, k, from, to)
 	return t.IterRows(lo, hi, reverse)
+}
+
+func kindRange(r Ref, k Kind, from, to []byte) (lo, hi []byte) {
+	lo = append(AppendRowKey(make([]byte, 0, partHead+len(from)), r, k), from...)
+	if to != nil {
+		return lo, append(AppendRowKey(make([]byte, 0, partHead+len(to)), r, k), to...)
+	}
+	return lo, successor(lo[:partHead])
+}
+
+// CountKind counts the rows that IterKind would show, if the engine can tell that
+// without a walk.
+func (t *Tx) CountKind(r Ref, k Kind, from, to []byte) (n int64, ok bool) {
+	lo, hi := kindRange(r, k, from, to)
+	if t.err != nil || t.reads > 0 && !t.Latched || bytes.Compare(lo, hi) >= 0 {
+		return 0, false
+	}
+	count, ok := t.Rows.Count(lo, hi)
+	return int64(count), ok
+}
+
+// NthKind returns what the key of the row of a number, among those that IterKind
+// would show, goes on with, appended to b, if the engine can tell that without a
+// walk.
+func (t *Tx) NthKind(r Ref, k Kind, n int64, b []byte) (rest []byte, found, ok bool) {
+	lo, hi := kindRange(r, k, nil, nil)
+	if t.err != nil || t.reads > 0 && !t.Latched {
+		return b, false, false
+	}
+	at := len(b)
+	b, found, ok = t.Rows.Nth(lo, hi, int(n), b)
+	if found {
+		b = append(b[:at], b[at+partHead:]...)
+	}
+	return b, found, ok
+}
+
+// AnyKind returns what the key of some row, among those that IterKind would show,
+// goes on with, appended to b, each equally likely, if the engine can tell that
+// without a walk.
+func (t *Tx) AnyKind(r Ref, k Kind, intn func(int) int, b []byte) (rest []byte, ok bool) {
+	lo, hi := kindRange(r, k, nil, nil)
+	if t.err != nil || t.reads > 0 && !t.Latched {
+		return b, false
+	}
+	at := len(b)
+	b, _, ok = t.Rows.Any(lo, hi, intn, b)
+	if ok {
+		b = append(b[:at], b[at+partHead:]...)
+	}
+	return b, ok
 }
 
 // Own returns a copy of b, with room for so many more bytes, that may be changed
@@ -333,6 +395,11 @@ func (t *Tx) AwakenAll(db int) {
 // expire removes a key that is past its time.
 func (t *Tx) expire(key []byte, old Meta) {
 	t.Remove(key, old)
+	if old.Expire == 0 || old.Expire > t.Now { // a hash whose last field has died
+		t.Note(HashEv, "hexpired", key)
+		t.Note(Generic, "del", key)
+		return
+	}
 	t.FX.Expired++
 	t.Note(ExpiredEv, "expired", key)
 }

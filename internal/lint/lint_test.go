@@ -21,15 +21,16 @@ var layers = []struct {
 	dir   string
 	below []string // prefixes of what it may import, within the module
 }{
-	{"cmd/redoubt", []string{"config", "engine", "journal", "keyspace", "server"}},
+	{"cmd/redoubt", []string{"config", "engine", "journal", "keyspace", "server", "types"}},
 	{"server", []string{"command", "config", "engine", "executor", "glob", "keyspace", "number", "types", "wire"}},
 	{"executor", []string{"command", "engine", "keyspace", "wire"}},
-	{"command", []string{"engine", "glob", "keyspace", "number", "types", "wire"}},
-	{"types", []string{"keyspace", "number", "types"}},
+	{"command", []string{"engine", "glob", "keyspace", "number", "rdb", "types", "wire"}},
+	{"types", []string{"engine", "keyspace", "number", "types"}},
 	{"keyspace", []string{"engine"}},
 	{"engine", []string{"engine", "internal", "journal"}},
 	{"journal", nil},
 	{"config", []string{"glob", "number", "wire"}},
+	{"rdb", []string{"number"}},
 	{"wire", []string{"number"}},
 	{"glob", nil},
 	{"number", nil},

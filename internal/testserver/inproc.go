@@ -94,6 +94,7 @@ func start(t testing.TB, o Options) (*Server, error) {
 		return nil, err
 	}
 	t.Cleanup(func() {
+		checkRows(t, eng)
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
 		if err := srv.Shutdown(ctx); err != nil {

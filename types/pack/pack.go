@@ -18,6 +18,11 @@ import (
 // into rows whatever its limits say, since each change rewrites it all.
 const MaxBytes = 64 << 10
 
+// MaxHashBytes is MaxBytes for hashes. They may hold a value of nearly 64 KB and
+// something besides, as Redis lets them; and since fields differ, even so long a
+// hash has fewer entries than can be counted.
+const MaxHashBytes = 80 << 10
+
 // head is the length of the count.
 const head = 2
 
@@ -73,7 +78,7 @@ func AppendEntry(b, entry []byte) []byte {
 }
 
 // Splice replaces the bytes from an offset up to another, which were so many
-// entries, by other entries.
+// entries, by other entries. These must not be bytes of b, which move.
 func (b Buf) Splice(from, to, removed int, entries ...[]byte) Buf {
 	if len(b) < head {
 		b = append(b[:0], 0, 0)

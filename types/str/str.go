@@ -81,13 +81,18 @@ func (v Value) Int() (int64, error) {
 // Set makes the key a string with this value and this time of death (0: none).
 // old is what Find returned for the key, of whatever type.
 func Set(tx *keyspace.Tx, key []byte, old keyspace.Meta, value []byte, expire int64) {
+	Put(tx, key, old, value, expire)
+	tx.Changed(keyspace.StringEv, "set", key)
+}
+
+// Put is Set that notes no change.
+func Put(tx *keyspace.Tx, key []byte, old keyspace.Meta, value []byte, expire int64) {
 	m := keyspace.Meta{Type: keyspace.String, Encoding: encoding(value), Expire: expire, Body: value}
 	if m.Encoding == keyspace.Chunked {
 		setChunked(tx, key, old, value, expire)
 	} else {
 		tx.Store(key, old, m)
 	}
-	tx.Changed(keyspace.StringEv, "set", key)
 }
 
 // encoding is how a value that was given as a whole is kept.

@@ -1,0 +1,81 @@
+package rdb
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"testing"
+)
+
+// FuzzDecode reads anything as a value. Nothing may panic or take much memory; what
+// is accepted can be written and read again.
+func FuzzDecode(f *testing.F) {
+	for _, path := range recordedFiles(f) {
+		for _, p := range recorded(f, path) {
+			if len(p) < 10000 {
+				f.Add(p[:len(p)-footer])
+			}
+		}
+	}
+	for _, o := range append(oldValues(), timedValues()...) {
+		if len(o.payload) < 10000 {
+			f.Add(o.payload[:len(o.payload)-footer])
+		}
+	}
+	f.Fuzz(func(t *testing.T, value []byte) {
+		p := binary.LittleEndian.AppendUint16(bytes.Clone(value), 11)
+		p = binary.LittleEndian.AppendUint64(p, Checksum(0, p))
+		const most = 1 << 20
+		text, err := describe(p, Options{MaxString: most})
+		if err != nil {
+			if !errors.Is(err, ErrFormat) {
+				t.Fatal(err)
+			}
+			return
+		}
+		again, err := encode(p, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := describe(again, Options{}); err != nil || got != text {
+			t.Fatalf("%v\n got %.1000s\nwant %.1000s", err, got, text)
+		}
+	})
+}
+
+// FuzzLZF compresses and uncompresses.
+func FuzzLZF(f *testing.F) {
+	f.Add([]byte("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"))
+	f.Add([]byte("abcabcabcabcabcabcabcabcabdabcabcabcabcabcabcabc"))
+	f.Add(bytes.Repeat([]byte("0123456789"), 2000))
+	f.Add([]byte(noise(500)))
+	f.Fuzz(func(t *testing.T, src []byte) {
+		var seen [1 << lzfHashBits]int32
+		for i := range seen { // anything may be left from another string
+			seen[i] = int32(i * 7)
+		}
+		packed, ok := pack([]byte("before"), src, &seen)
+		if !ok {
+			if string(packed) != "before" {
+				t.Fatalf("%q was left", packed)
+			}
+			return
+		}
+		packed = packed[len("before"):]
+		if len(packed) >= len(src) {
+			t.Fatalf("%d bytes became %d", len(src), len(packed))
+		}
+		whole, err := unpackAll(nil, packed, int64(len(src)))
+		if err != nil || !bytes.Equal(whole, src) {
+			t.Fatalf("%v: %q", err, whole)
+		}
+		var pieces []byte
+		err = unpack(packed, int64(len(src)), func(b []byte) error {
+			pieces = append(pieces, b...)
+			return nil
+		})
+		if err != nil || !bytes.Equal(pieces, src) {
+			t.Fatalf("%v: %q", err, pieces)
+		}
+	})
+}

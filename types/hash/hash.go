@@ -1,0 +1,349 @@
+// Package hash is the hash type: fields with values, and perhaps with times of
+// death of their own.
+//
+// A hash has one of two forms behind one set of functions:
+//
+//   - packed: fields and values lie in the meta row, in the order in which they
+//     came. It is the form of small hashes; see packed.go.
+//   - rows: each field is a sub row, named by package member. Fields with a time
+//     have a second, empty row that is ordered by time; see rows.go.
+//
+// A hash unfolds from the first form to the second past the limits that the
+// directives hash-max-listpack-entries and -value set, or when it gets too large
+// for one row, and never goes back.
+//
+// A field is gone at its time, for everybody, but its bytes may still be there.
+// So the forms know all fields, and a Hash shows those that live. A command that
+// writes begins by removing some of the others, the sweeper removes the rest.
+// When the last field dies the key is dead (keyspace.FieldTimes.End), hence a
+// hash that was found has a field that lives.
+//
+// Changes are gathered in the Hash, and stored by Save:
+//
+//	h, err := hash.Open(tx, key, limits)
+//	... h.Set, h.Delete ...
+//	gone := h.Save()
+//	h.Release()
+package hash
+
+import (
+	"math/rand/v2"
+	"sync"
+
+	"redoubt/keyspace"
+	"redoubt/types"
+	"redoubt/types/pack"
+)
+
+// Hash is a hash as one execution sees it. A missing key is an empty hash. It
+// must not be used after Save, but for Release.
+type Hash struct {
+	tx     *keyspace.Tx
+	key    []byte
+	old    keyspace.Meta
+	limits *types.Limits
+	form   form // one of the next two
+	packed packed
+	rows   rows
+	dirty  bool
+	body   []byte // scratch
+}
+
+// Entry is what a field has.
+type Entry struct {
+	// Value stays valid until the hash is changed or released.
+	Value []byte
+	// At is the time of death in Unix milliseconds, or 0.
+	At int64
+
+	found    bool
+	from, to int // where the packed form has it
+}
+
+// form is one of the two forms. It holds all fields, those that are past their
+// time too.
+type form interface {
+	// size is the number of fields.
+	size() int64
+	// next is a time before which no field dies; 0 if none ever does.
+	next() int64
+	// find finds a field.
+	find(field []byte) Entry
+	// put gives a field a value and a time; was is what find has just said.
+	put(field, value []byte, at int64, was Entry)
+	// remove removes a field that find has just found.
+	remove(field []byte, was Entry)
+	// due counts the fields that are past their time.
+	due(now int64) int64
+	// purge removes fields that are past their time, not many more than a limit,
+	// and returns how many.
+	purge(now int64, limit int) int
+	// each visits the fields until visit says false.
+	each(visit func(field []byte, e Entry) bool)
+	// scan visits about so many fields from a cursor on and returns the next one.
+	scan(cursor uint64, count int, visit func(field []byte, e Entry)) uint64
+	// draw visits so many live fields, each time any of them.
+	draw(now, count int64, rng *rand.Rand, visit func(field []byte, e Entry) bool)
+	// sample visits so many different live fields, or all if there are no more.
+	sample(now, count int64, rng *rand.Rand, visit func(field []byte, e Entry))
+	// save returns what the meta row has to say; the body may use the buffer. It
+	// says false if that has not changed.
+	save(buf []byte) (m keyspace.Meta, changed bool)
+}
+
+var idle = sync.Pool{New: func() any { return new(Hash) }}
+
+// Read looks a hash up for reading: it counts as a hit or a miss.
+func Read(tx *keyspace.Tx, key []byte) (*Hash, error) { return Of(tx, key, tx.Read(key)) }
+
+// Open looks a hash up that is about to be changed, and removes fields that are
+// past their time.
+func Open(tx *keyspace.Tx, key []byte, limits *types.Limits) (*Hash, error) {
+	h, err := Of(tx, key, tx.Find(key))
+	if err != nil {
+		return nil, err
+	}
+	h.limits = limits
+	h.expire(purgeStep)
+	return h, nil
+}
+
+// Of makes a Hash for reading of what Find returned.
+func Of(tx *keyspace.Tx, key []byte, m keyspace.Meta) (*Hash, error) {
+	if m.Type != keyspace.Hash && m.Exists() {
+		return nil, types.ErrWrongType
+	}
+	h := idle.Get().(*Hash)
+	h.tx, h.key, h.old, h.dirty = tx, key, m, false
+	if m.External() {
+		h.rows.open(tx, m)
+		h.form = &h.rows
+	} else {
+		h.packed.open(tx, m)
+		h.form = &h.packed
+	}
+	return h, nil
+}
+
+// Release ends the use of the hash and of the bytes that it returned.
+func (h *Hash) Release() {
+	h.tx, h.key, h.old, h.limits, h.form = nil, nil, keyspace.Meta{}, nil, nil
+	h.packed.release()
+	h.rows.release()
+	if cap(h.body) > maxScratch {
+		h.body = nil
+	}
+	idle.Put(h)
+}
+
+// maxScratch is how large a buffer may be that a hash keeps for the next one.
+const maxScratch = 2 * pack.MaxHashBytes
+
+// Exists says whether there was such a key.
+func (h *Hash) Exists() bool { return h.old.Exists() }
+
+// lives says whether a field with that time of death lives.
+func (h *Hash) lives(at int64) bool { return at == 0 || at > h.tx.Now }
+
+// stale says whether there may be fields that are past their time.
+func (h *Hash) stale() bool {
+	next := h.form.next()
+	return next != 0 && next <= h.tx.Now
+}
+
+// Len is the number of fields. Counting those that have died since they were
+// last removed may be work: see Tx.Heavy.
+func (h *Hash) Len() int64 {
+	n := h.form.size()
+	if h.stale() {
+		n -= h.form.due(h.tx.Now)
+	}
+	return n
+}
+
+// Large says about how many bytes all fields are, in the terms of Tx.Heavy.
+func (h *Hash) Large() int64 {
+	if h.old.External() {
+		return h.form.size() * rowWork
+	}
+	return int64(len(h.old.Body))
+}
+
+// Get finds a field.
+func (h *Hash) Get(field []byte) (Entry, bool) {
+	e := h.form.find(field)
+	if !e.found || !h.lives(e.At) {
+		return Entry{}, false
+	}
+	return e, true
+}
+
+// Expect makes room for fields and values, given in turn: what they make unfold
+// is unfolded first.
+func (h *Hash) Expect(pairs [][]byte) {
+	if h.form != &h.packed {
+		return
+	}
+	if int64(len(pairs)/2) > h.limits.HashEntries {
+		h.unfold()
+		return
+	}
+	for _, b := range pairs {
+		if int64(len(b)) > h.limits.HashValue {
+			h.unfold()
+			return
+		}
+	}
+}
+
+// Set gives a field a value and a time of death (0: none), and says whether the
+// field is new.
+func (h *Hash) Set(field, value []byte, at int64) (created bool) {
+	was := h.form.find(field)
+	h.put(field, value, at, was)
+	return !was.found || !h.lives(was.At)
+}
+
+// Replace gives a field, which Get has just found or not, another value. It
+// keeps its time.
+func (h *Hash) Replace(field, value []byte, was Entry) {
+	if !was.found {
+		was = h.form.find(field) // it may be there, and be dead
+		h.put(field, value, 0, was)
+		return
+	}
+	h.put(field, value, was.At, was)
+}
+
+// SetAt changes the time of death of a field that Get has just found.
+func (h *Hash) SetAt(field []byte, was Entry, at int64) {
+	if was.At == at {
+		return
+	}
+	value := was.Value
+	if h.form == &h.packed {
+		value = h.tx.Own(value, 0) // it is about to be moved
+		if h.packed.grown(field, value, at, was) > pack.MaxHashBytes {
+			h.unfold()
+			was = h.form.find(field)
+		}
+	}
+	h.dirty = true
+	h.form.put(field, value, at, was)
+}
+
+func (h *Hash) put(field, value []byte, at int64, was Entry) {
+	if h.tx.Heavy(int64(len(value))) {
+		return
+	}
+	if h.form == &h.packed && h.tooLarge(field, value, at, was) {
+		h.unfold()
+		was = h.form.find(field)
+	}
+	h.dirty = true
+	h.form.put(field, value, at, was)
+}
+
+// tooLarge says whether a packed hash cannot take a value of a field. The limits
+// may have been changed since it was packed.
+func (h *Hash) tooLarge(field, value []byte, at int64, was Entry) bool {
+	p, size := &h.packed, h.packed.size()
+	if !was.found {
+		size++
+	}
+	return int64(len(field)) > h.limits.HashValue || int64(len(value)) > h.limits.HashValue ||
+		size > h.limits.HashEntries || p.grown(field, value, at, was) > pack.MaxHashBytes
+}
+
+// unfold makes rows of the packed fields.
+func (h *Hash) unfold() {
+	h.dirty = true
+	h.rows.start(h.tx, h.tx.NewRef(h.key, 0))
+	h.packed.each(func(field []byte, e Entry) bool {
+		h.rows.put(field, e.Value, e.At, Entry{})
+		return true
+	})
+	h.form = &h.rows
+}
+
+// Delete removes a field, and says whether there was one.
+func (h *Hash) Delete(field []byte) bool {
+	e, ok := h.Get(field)
+	if ok {
+		h.Remove(field, e)
+	}
+	return ok
+}
+
+// Remove removes a field that Get has just found.
+func (h *Hash) Remove(field []byte, was Entry) {
+	h.dirty = true
+	h.form.remove(field, was)
+}
+
+// Each visits the fields until visit says false. Bytes are valid during the call
+// only, and visit must not write.
+func (h *Hash) Each(visit func(field []byte, e Entry) bool) {
+	if !h.stale() {
+		h.form.each(visit)
+		return
+	}
+	h.form.each(func(field []byte, e Entry) bool { return !h.lives(e.At) || visit(field, e) })
+}
+
+// Scan visits about count fields from a cursor on and returns the next cursor, 0
+// at the end. Bytes are valid during the call only, and visit must not write.
+func (h *Hash) Scan(cursor uint64, count int, visit func(field []byte, e Entry)) uint64 {
+	return h.form.scan(cursor, count, func(field []byte, e Entry) {
+		if h.lives(e.At) {
+			visit(field, e)
+		}
+	})
+}
+
+// Draw visits count fields, each time any of them, until visit says false. Bytes
+// are valid during the call only, and visit must not write.
+func (h *Hash) Draw(count int64, rng *rand.Rand, visit func(field []byte, e Entry) bool) {
+	if h.Exists() {
+		h.form.draw(h.tx.Now, count, rng, visit)
+	}
+}
+
+// Sample visits count different fields, or all if there are no more; each such
+// choice is equally likely. Bytes are valid during the call only, and visit must
+// not write.
+func (h *Hash) Sample(count int64, rng *rand.Rand, visit func(field []byte, e Entry)) {
+	if h.Exists() {
+		h.form.sample(h.tx.Now, min(count, h.form.size()), rng, visit)
+	}
+}
+
+// Save stores the changes. It says true when no field was left, so that there is
+// no such key any more. The key's own expiry stays.
+func (h *Hash) Save() (gone bool) {
+	if !h.dirty || h.tx.Err() != nil {
+		return false
+	}
+	m, changed := h.form.save(h.body[:0])
+	if m.Encoding != keyspace.Packed { // which needs no buffer
+		h.body = m.Body[:0]
+	}
+	m.Expire = h.old.Expire
+	if h.form.size() == 0 || h.old.Exists() && h.dead(m) {
+		if h.old.Exists() {
+			h.tx.Remove(h.key, h.old)
+		}
+		return true
+	}
+	if changed {
+		h.tx.Store(h.key, h.old, m)
+	}
+	return false
+}
+
+// dead says whether only fields are left that are past their time. (Those of a
+// hash that has just unfolded live: its others were removed.)
+func (h *Hash) dead(m keyspace.Meta) bool {
+	end := m.FieldTimes().End
+	return end != 0 && end <= h.tx.Now
+}

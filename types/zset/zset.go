@@ -1,0 +1,257 @@
+// Package zset is the sorted set: members, each once, in the order of their
+// scores and, where those are equal, of their bytes.
+//
+// # Use
+//
+//	z, err := zset.Open(tx, key, limits)   // or Read, or Create
+//	score, ok := z.Score(member)
+//	added, changed := z.Add(member, 1.5)
+//	z.Remove(member)
+//	z.Save()                               // after changes, once
+//
+// Open finds a key that is about to be changed, Read one that is read (it counts
+// a hit or a miss); a missing key is an empty set. Create begins a new set that
+// Save puts in the place of whatever is at the key, of any type, without an
+// expiry: what the commands with a destination need. Save removes a key whose set
+// became empty. It notes no event: handlers know the names of those.
+//
+// Parts of a set are named by a Span: all elements between two places of the
+// order. ByScore, Lex and Whole make one; Walk visits it, Count counts it and
+// RemoveSpan removes it. RangeByScore, RangeByRank and Each are those that other
+// packages need most. Callbacks must not change the set; what they get is valid
+// during the call only.
+//
+// # Elements
+//
+// An element is its score and its member as one string of bytes that sorts as the
+// set does:
+//
+//	score:8 member
+//
+// The score is the IEEE double with the sign bit flipped if it is positive and
+// with all bits flipped if it is negative, so that its bytes sort as the numbers
+// do. Minus zero is kept as zero.
+//
+// # Forms
+//
+//   - packed, up to zset-max-listpack-entries members of up to
+//     zset-max-listpack-value bytes: a pack.Buf of the elements in their order;
+//   - rows, past that and for good: a member row for each (see types/member) with
+//     score:8 as its value, a score row whose key ends with the element, and rank
+//     rows (see rank.go). The meta row has segments:4 groups:4 behind its Ref, the
+//     numbers of rank rows of both levels.
+//
+// Both are a form; everything else is written once over that.
+package zset
+
+import (
+	"sync"
+
+	"redoubt/keyspace"
+	"redoubt/types"
+)
+
+// ZSet is the sorted set at a key, in one execution.
+type ZSet struct {
+	tx     *keyspace.Tx
+	key    []byte
+	old    keyspace.Meta
+	limits *types.Limits
+	form   form
+	dirty  bool
+	fresh  bool // made by Create: replaces what is at the key
+
+	packed packed
+	rows   rows
+	page   []byte // elements to be removed, and where each ends
+	ends   []int
+}
+
+// form is what the two layouts have to offer. Bits are an encoded score.
+type form interface {
+	// size is how many elements there are.
+	size() int64
+	// find returns the score of a member.
+	find(member []byte) (bits uint64, ok bool)
+	// insert adds a member that is not there.
+	insert(bits uint64, member []byte)
+	// remove takes a member that is there, with its score.
+	remove(bits uint64, member []byte)
+	// move gives a member that is there another score.
+	move(from, to uint64, member []byte)
+	// walk visits the elements of a span in their order, or against it, until
+	// visit says false.
+	walk(s Span, reverse bool, visit func(elem []byte) bool)
+	// before counts the elements below a place.
+	before(place []byte) int64
+	// at appends the element of a number, counted from 0, to b. It says false if
+	// there is none.
+	at(n int64, b []byte) ([]byte, bool)
+	// save returns the meta row's encoding and body, and whether they differ from
+	// what was opened.
+	save() (keyspace.Encoding, []byte, bool)
+}
+
+var pool = sync.Pool{New: func() any { return new(ZSet) }}
+
+// Open finds the set at a key that is about to be changed.
+func Open(tx *keyspace.Tx, key []byte, limits *types.Limits) (*ZSet, error) {
+	return Of(tx, key, tx.Find(key), limits)
+}
+
+// Read finds the set at a key for reading.
+func Read(tx *keyspace.Tx, key []byte) (*ZSet, error) { return Of(tx, key, tx.Read(key), nil) }
+
+// Of makes a set of what Find or Read returned for the key. A set that is only
+// read needs no limits.
+func Of(tx *keyspace.Tx, key []byte, m keyspace.Meta, limits *types.Limits) (*ZSet, error) {
+	if m.Exists() && m.Type != keyspace.ZSet {
+		return nil, types.ErrWrongType
+	}
+	z := pool.Get().(*ZSet)
+	z.tx, z.key, z.old, z.limits, z.dirty, z.fresh = tx, key, m, limits, false, false
+	if m.External() {
+		z.rows.open(tx, m)
+		z.form = &z.rows
+	} else {
+		z.packed.open(tx, m.Body)
+		z.form = &z.packed
+	}
+	return z, nil
+}
+
+// Create begins an empty set that Save puts in the place of what is at the key.
+func Create(tx *keyspace.Tx, key []byte, limits *types.Limits) *ZSet {
+	z := pool.Get().(*ZSet)
+	z.tx, z.key, z.old, z.limits, z.dirty, z.fresh = tx, key, tx.Find(key), limits, true, true
+	z.packed.open(tx, nil)
+	z.form = &z.packed
+	return z
+}
+
+// Release gives the set's memory back. It may be called when the set is no longer
+// used, and need not.
+func (z *ZSet) Release() {
+	z.tx, z.key, z.old, z.limits, z.form = nil, nil, keyspace.Meta{}, nil, nil
+	z.packed.close()
+	z.rows.close()
+	pool.Put(z)
+}
+
+// Key is the key of the set.
+func (z *ZSet) Key() []byte { return z.key }
+
+// Exists says whether the key was there when it was opened.
+func (z *ZSet) Exists() bool { return z.old.Exists() }
+
+// Replaces says whether Create found something at the key.
+func (z *ZSet) Replaces() bool { return z.fresh && z.old.Exists() }
+
+// Packed says whether the set is in its small form.
+func (z *ZSet) Packed() bool { return z.form == &z.packed }
+
+// Len is how many members there are.
+func (z *ZSet) Len() int64 { return z.form.size() }
+
+// Score returns the score of a member.
+func (z *ZSet) Score(member []byte) (float64, bool) {
+	bits, ok := z.form.find(member)
+	if !ok {
+		return 0, false
+	}
+	return decode(bits), true
+}
+
+// Add gives a member this score, which is not NaN, whether it is there or not.
+func (z *ZSet) Add(member []byte, score float64) (added, changed bool) {
+	bits := encode(score)
+	old, ok := z.form.find(member)
+	switch {
+	case !ok:
+		z.insert(member, bits)
+		return true, true
+	case old == bits:
+		return false, false
+	}
+	z.dirty = true
+	z.form.move(old, bits, member)
+	return false, true
+}
+
+// Insert adds a member that Score did not find.
+func (z *ZSet) Insert(member []byte, score float64) { z.insert(member, encode(score)) }
+
+// Replace gives a member another score. old is what Score found. It says whether
+// they differ.
+func (z *ZSet) Replace(member []byte, old, score float64) bool {
+	from, to := encode(old), encode(score)
+	if from == to {
+		return false
+	}
+	z.dirty = true
+	z.form.move(from, to, member)
+	return true
+}
+
+func (z *ZSet) insert(member []byte, bits uint64) {
+	z.dirty = true
+	if z.Packed() && !z.packed.fits(member, z.limits) {
+		z.unfold()
+	}
+	z.form.insert(bits, member)
+}
+
+// Expect says that so many members are about to be added, the first one as long
+// as given. As in Redis, a set that would not stay small then unfolds at once.
+func (z *ZSet) Expect(members, length int) {
+	if z.Packed() && (int64(members) > z.limits.ZSetEntries || !z.old.Exists() && int64(length) > z.limits.ZSetValue) {
+		z.dirty = true
+		z.unfold()
+	}
+}
+
+// Remove takes a member out. It says whether it was there.
+func (z *ZSet) Remove(member []byte) bool {
+	bits, ok := z.form.find(member)
+	if ok {
+		z.dirty = true
+		z.form.remove(bits, member)
+	}
+	return ok
+}
+
+// unfold makes rows of a packed set.
+func (z *ZSet) unfold() {
+	z.rows.create(z.tx, z.key)
+	z.packed.walk(Whole, false, func(elem []byte) bool {
+		z.rows.insert(bitsOf(elem), elem[scoreSize:])
+		return true
+	})
+	if !z.fresh { // else the ranks are made by Save
+		z.rows.build()
+	}
+	z.form = &z.rows
+}
+
+// Save keeps what was changed.
+func (z *ZSet) Save() {
+	if !z.dirty || z.tx.Err() != nil {
+		return
+	}
+	z.dirty = false
+	if z.form.size() == 0 {
+		if z.old.Exists() {
+			z.tx.Remove(z.key, z.old)
+		}
+		return
+	}
+	enc, body, changed := z.form.save()
+	if !changed {
+		return
+	}
+	m := keyspace.Meta{Type: keyspace.ZSet, Encoding: enc, Body: body}
+	if !z.fresh {
+		m.Expire = z.old.Expire
+	}
+	z.tx.Store(z.key, z.old, m)
+}
