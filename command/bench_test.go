@@ -48,7 +48,7 @@ func (b *bench) begin() *keyspace.Tx {
 	}
 	tx := &keyspace.Tx{
 		Space: b.space, Rows: engine.Txn{View: view, Batch: &b.batch}, FX: &b.fx,
-		Now: b.now, NowMicros: b.now * 1000, Writable: true, Latched: true, Worker: true, Listening: ^keyspace.Class(0),
+		Now: b.now, NowMicros: b.now * 1000, Writable: true, Latched: true, Worker: true, OneState: true, Listening: ^keyspace.Class(0),
 	}
 	tx.Start()
 	return tx
@@ -91,7 +91,7 @@ func (b *bench) run(args ...string) ([]byte, outcome) {
 		return c.Reply.Buf, outcome{}
 	}
 	c.Tx = b.begin()
-	c.Tx.Writable = c.Cmd.Flags&Write != 0
+	c.Tx.Writable = c.Cmd.Flags&(Write|MayReplicate) != 0
 	mark := c.Tx.Start()
 	if err := c.Cmd.Run(c); err != nil {
 		c.Tx.Rollback(mark)

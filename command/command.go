@@ -34,6 +34,9 @@ type Command struct {
 	Categories Category
 	Tips       []string
 	Keys       []KeySpec
+	// ReadsOnly, if set, says of a call of a command that may write that it does
+	// not, as SORT without STORE.
+	ReadsOnly func(args [][]byte) bool
 	// Syntax lists the arguments in the notation of syntax.go.
 	Syntax string
 	// Doc holds what COMMAND DOCS says besides.
@@ -162,7 +165,9 @@ var groupCategory = map[Group]Category{
 // its own.
 func (c *Command) AllCategories() Category {
 	cat := c.Categories
-	if len(c.Subs) == 0 && (c.Group != Generic || c.Flags&(Write|ReadOnly) != 0) {
+	// A generic command is about keys, unless it says of which types it is.
+	generic := c.Flags&(Write|ReadOnly) != 0 && cat&(CatList|CatSet|CatSortedSet) == 0
+	if len(c.Subs) == 0 && (c.Group != Generic || generic) {
 		cat |= groupCategory[c.Group]
 	}
 	is := func(f Flags) bool { return c.Flags&f != 0 }
@@ -222,9 +227,9 @@ type Block struct {
 	// Gone: it is run again also when a key has lost its value or has one of
 	// another type.
 	Gone bool
-	// BulkNull: the reply when the time is over is a null string, not a null
-	// array.
-	BulkNull bool
+	// Keep: what the handler did stays when it begins to wait, as that a consumer
+	// was seen. What it does when it is run again and waits on is undone.
+	Keep bool
 }
 
 func (b *Block) Error() string { return "the command waits" }
@@ -234,6 +239,8 @@ type Limits struct {
 	types.Limits
 	MaxBulk int64 // proto-max-bulk-len
 	LFU     bool  // maxmemory-policy is an LFU one
+	// SkipChecksum: RESTORE takes payloads with a wrong checksum, for tests.
+	SkipChecksum bool
 }
 
 // Usage tells how a key was used lately.

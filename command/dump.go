@@ -1,4 +1,228 @@
 package command
 
+import (
+	"sync"
+
+	"redoubt/keyspace"
+	"redoubt/rdb"
+	"redoubt/types/hash"
+	"redoubt/types/list"
+	sets "redoubt/types/set"
+	"redoubt/types/str"
+	"redoubt/types/stream"
+	"redoubt/types/zset"
+)
+
 // DumpCommands are the commands that carry values from one server to another.
-var DumpCommands = []*Command{}
+var DumpCommands = []*Command{dump, restore, restoreAsking}
+
+var dump = &Command{
+	Name: "dump", Group: Generic, Since: "2.6.0", Arity: 2,
+	Flags: ReadOnly, Keys: OneKey(1, RO|Access),
+	Tips:    []string{"nondeterministic_output"},
+	Syntax:  "key",
+	Summary: "Returns the value of a key in the format that RESTORE reads, here and in Redis.",
+	Run: func(c *Ctx) error {
+		m := c.Tx.Read(c.Args[1])
+		if !m.Exists() {
+			c.Reply.Null()
+			return nil
+		}
+		// The length comes first and is known last, so the payload is written
+		// behind a gap and then moved up to it.
+		w, start := c.Reply, len(c.Reply.Buf)
+		var gap [bulkHead]byte
+		buf := AppendDump(c.Tx, append(w.Buf, gap[:]...), c.Args[1], m)
+		if c.Tx.Err() != nil {
+			return nil
+		}
+		n := len(buf) - start - bulkHead
+		w.Buf = buf[:start]
+		w.BulkHead(n)
+		at := len(w.Buf)
+		copy(buf[at:], buf[start+bulkHead:])
+		w.Buf = buf[:at+n]
+		w.BulkEnd()
+		return nil
+	},
+}
+
+// bulkHead is room for the head of any bulk string.
+const bulkHead = 24
+
+// encoders are kept: one that has compressed something is large.
+var encoders = sync.Pool{New: func() any { return &rdb.Encoder{Compress: true} }}
+
+// AppendDump appends the value of a key to a buffer as DUMP replies it. m is what
+// Find returned for the key, and exists. When the execution fails the buffer is
+// good for nothing.
+func AppendDump(tx *keyspace.Tx, buf, key []byte, m keyspace.Meta) []byte {
+	if tx.Heavy(dumpWork(m)) {
+		return buf
+	}
+	e := encoders.Get().(*rdb.Encoder)
+	e.Reset(buf)
+	defer func() {
+		e.Reset(nil)
+		encoders.Put(e)
+	}()
+	var err error
+	switch m.Type {
+	case keyspace.String:
+		dumpString(tx, e, m)
+	case keyspace.List:
+		err = dumpList(tx, e, key, m)
+	case keyspace.Set:
+		err = dumpSet(tx, e, key, m)
+	case keyspace.ZSet:
+		err = dumpZSet(tx, e, key, m)
+	case keyspace.Hash:
+		err = dumpHash(tx, e, key, m)
+	case keyspace.Stream:
+		err = dumpStream(tx, e, key)
+	}
+	if err != nil {
+		tx.Fail(err)
+	}
+	return e.End()
+}
+
+// dumpWork is about how many bytes of work a value is.
+func dumpWork(m keyspace.Meta) int64 {
+	switch {
+	case !m.External():
+		return int64(len(m.Body))
+	case m.Type == keyspace.String:
+		return m.Ref().Size
+	}
+	return m.Ref().Size * restoreWork
+}
+
+func dumpString(tx *keyspace.Tx, e *rdb.Encoder, m keyspace.Meta) {
+	v := str.Value{Meta: m}
+	if b, ok := v.Inline(); ok {
+		e.String(b)
+		return
+	}
+	e.BeginString(v.Len())
+	end := int64(0)
+	v.Walk(tx, 0, v.Len(), func(at int64, piece []byte) bool {
+		e.Zeros(at - end)
+		e.Piece(piece)
+		end = at + int64(len(piece))
+		return true
+	})
+	e.Zeros(v.Len() - end)
+}
+
+func dumpList(tx *keyspace.Tx, e *rdb.Encoder, key []byte, m keyspace.Meta) error {
+	l, err := list.Of(tx, key, m, 0)
+	if err != nil {
+		return err
+	}
+	e.BeginList()
+	l.Walk(0, l.Len(), false, func(b []byte) bool {
+		e.Element(b)
+		return true
+	})
+	return nil
+}
+
+func dumpSet(tx *keyspace.Tx, e *rdb.Encoder, key []byte, m keyspace.Meta) error {
+	s, err := sets.Of(tx, key, m)
+	if err != nil {
+		return err
+	}
+	e.BeginSet()
+	s.Each(func(b []byte) bool {
+		e.Element(b)
+		return true
+	})
+	return nil
+}
+
+// dumpZSet goes from the highest score down, as Redis likes it best.
+func dumpZSet(tx *keyspace.Tx, e *rdb.Encoder, key []byte, m keyspace.Meta) error {
+	z, err := zset.Of(tx, key, m, nil)
+	if err != nil {
+		return err
+	}
+	defer z.Release()
+	e.BeginZSet()
+	z.Walk(zset.Whole, true, func(b []byte, score float64) bool {
+		e.Member(b, score)
+		return true
+	})
+	return nil
+}
+
+func dumpHash(tx *keyspace.Tx, e *rdb.Encoder, key []byte, m keyspace.Meta) error {
+	h, err := hash.Of(tx, key, m)
+	if err != nil {
+		return err
+	}
+	defer h.Release()
+	if times := m.FieldTimes(); times.Next != 0 {
+		e.BeginTimedHash(times.Next)
+	} else {
+		e.BeginHash()
+	}
+	h.Each(func(field []byte, f hash.Entry) bool {
+		e.Field(field, f.Value, f.At)
+		return true
+	})
+	return nil
+}
+
+func dumpStream(tx *keyspace.Tx, e *rdb.Encoder, key []byte) error {
+	s, err := stream.Open(tx, key)
+	if err != nil {
+		return err
+	}
+	e.BeginStream(consumersDiffer(&s))
+	var fields [][]byte
+	s.Each(stream.ID{}, stream.MaxID, false, func(id stream.ID, entry stream.Entry) bool {
+		fields = fields[:0]
+		n, items := entry.Pairs()
+		for range 2 * n {
+			item, _ := items.Next()
+			fields = append(fields, item)
+		}
+		e.Entry(rdb.ID(id), fields)
+		return true
+	})
+	e.EndEntries(rdb.StreamInfo{
+		Length: s.Len(), Last: rdb.ID(s.Last), First: rdb.ID(s.First), MaxDeleted: rdb.ID(s.MaxDeleted), Added: s.Added,
+	})
+	s.EachGroup(func(g *stream.Group) bool {
+		e.BeginGroup(g.Name, rdb.ID(g.Last), g.EntriesRead)
+		g.EachPending(nil, stream.ID{}, stream.MaxID, func(p stream.Pending) bool {
+			e.GroupPending(rdb.ID(p.ID), p.Time, uint64(p.Count))
+			return true
+		})
+		e.EndPending()
+		g.EachConsumer(func(c *stream.Consumer) bool {
+			e.BeginConsumer(c.Name, c.Seen, c.Active)
+			g.EachPending(c, stream.ID{}, stream.MaxID, func(p stream.Pending) bool {
+				e.ConsumerPending(rdb.ID(p.ID))
+				return true
+			})
+			return true
+		})
+		return tx.Err() == nil
+	})
+	return nil
+}
+
+// consumersDiffer says whether some consumer was active at another time than when it
+// was last seen. Redis 7.0 knows no other case, and can read a stream without.
+func consumersDiffer(s *stream.Stream) (differ bool) {
+	s.EachGroup(func(g *stream.Group) bool {
+		g.EachConsumer(func(c *stream.Consumer) bool {
+			differ = differ || c.Active != c.Seen
+			return !differ
+		})
+		return !differ
+	})
+	return differ
+}

@@ -113,7 +113,7 @@ func (c *Command) EachKey(args [][]byte, visit func(i int, s *KeySpec)) bool {
 		}
 		first, ok := s.begin(args)
 		if !ok {
-			if s.Begin.Keyword != "" {
+			if !s.Begin.Unknown { // they may be left out, as those of PFMERGE
 				continue
 			}
 			return false

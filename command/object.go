@@ -127,5 +127,19 @@ func encodingName(m keyspace.Meta) string {
 		}
 		return "raw"
 	}
-	return "unknown"
+	switch enc := m.Encoding; {
+	case m.Type == keyspace.Stream:
+		return "stream"
+	case enc == keyspace.Packed:
+		return "listpack"
+	case enc == keyspace.PackedTimed:
+		return "listpackex"
+	case enc == keyspace.Integers:
+		return "intset"
+	case m.Type == keyspace.List:
+		return "quicklist"
+	case m.Type == keyspace.ZSet:
+		return "skiplist"
+	}
+	return "hashtable"
 }

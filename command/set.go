@@ -1,4 +1,245 @@
 package command
 
+import (
+	"strconv"
+
+	sets "redoubt/types/set"
+	"redoubt/wire"
+)
+
 // SetCommands are the commands on sets.
-var SetCommands = []*Command{}
+var SetCommands = []*Command{
+	sadd, srem, sismember, smismember, scard, smembers, smove, sscan,
+	spop, srandmember,
+	sinter, sinterstore, sintercard, sunion, sunionstore, sdiff, sdiffstore,
+}
+
+var sadd = &Command{
+	Name: "sadd", Group: Set, Since: "1.0.0", Arity: -3,
+	Flags: Write | DenyOOM | Fast, Keys: OneKey(1, RW|Insert),
+	Syntax:     "key member...",
+	Summary:    "Adds members to a set and tells how many of them are new.",
+	Complexity: "O(N) where N is the number of members given",
+	Run: func(c *Ctx) error {
+		s, err := sets.Find(c.Tx, c.Args[1], &c.Limits.Limits)
+		if err != nil {
+			return err
+		}
+		defer s.Release()
+		members := c.Args[2:]
+		s.Expect(members[0], len(members))
+		added := 0
+		for _, m := range members {
+			if s.Add(m) {
+				added++
+			}
+		}
+		s.Save()
+		if added > 0 {
+			s.Note("sadd", added)
+		}
+		c.Reply.Int(int64(added))
+		return nil
+	},
+}
+
+var srem = &Command{
+	Name: "srem", Group: Set, Since: "1.0.0", Arity: -3,
+	Flags: Write | Fast, Keys: OneKey(1, RW|Delete),
+	Syntax:     "key member...",
+	Summary:    "Takes members out of a set and tells how many were there.",
+	Complexity: "O(N) where N is the number of members given",
+	Run: func(c *Ctx) error {
+		s, err := sets.Find(c.Tx, c.Args[1], &c.Limits.Limits)
+		if err != nil {
+			return err
+		}
+		defer s.Release()
+		removed := 0
+		for _, m := range c.Args[2:] {
+			if s.Remove(m) {
+				removed++
+			}
+		}
+		s.Save()
+		if removed > 0 {
+			s.Note("srem", removed)
+		}
+		c.Reply.Int(int64(removed))
+		return nil
+	},
+}
+
+var sismember = &Command{
+	Name: "sismember", Group: Set, Since: "1.0.0", Arity: 3,
+	Flags: ReadOnly | Fast, Keys: OneKey(1, RO),
+	Syntax:     "key member",
+	Summary:    "Tells whether a set has a member.",
+	Complexity: "O(1)",
+	Run: func(c *Ctx) error {
+		s, err := sets.Read(c.Tx, c.Args[1])
+		if err != nil {
+			return err
+		}
+		defer s.Release()
+		c.Reply.Int(bit(s.Has(c.Args[2])))
+		return nil
+	},
+}
+
+var smismember = &Command{
+	Name: "smismember", Group: Set, Since: "6.2.0", Arity: -3,
+	Flags: ReadOnly | Fast, Keys: OneKey(1, RO|Access),
+	Syntax:     "key member...",
+	Summary:    "Tells for each of some members whether a set has it.",
+	Complexity: "O(N) where N is the number of members given",
+	Run: func(c *Ctx) error {
+		s, err := sets.Read(c.Tx, c.Args[1])
+		if err != nil {
+			return err
+		}
+		defer s.Release()
+		c.Reply.Array(len(c.Args) - 2)
+		for _, m := range c.Args[2:] {
+			c.Reply.Int(bit(s.Has(m)))
+		}
+		return nil
+	},
+}
+
+var scard = &Command{
+	Name: "scard", Group: Set, Since: "1.0.0", Arity: 2,
+	Flags: ReadOnly | Fast, Keys: OneKey(1, RO),
+	Syntax:     "key",
+	Summary:    "Tells how many members a set has.",
+	Complexity: "O(1)",
+	Run: func(c *Ctx) error {
+		s, err := sets.Read(c.Tx, c.Args[1])
+		if err != nil {
+			return err
+		}
+		defer s.Release()
+		c.Reply.Int(s.Size())
+		return nil
+	},
+}
+
+var smembers = &Command{
+	Name: "smembers", Group: Set, Since: "1.0.0", Arity: 2,
+	Flags: ReadOnly, Keys: OneKey(1, RO|Access),
+	Tips:       []string{"nondeterministic_output_order"},
+	Syntax:     "key",
+	Summary:    "Lists all members of a set.",
+	Complexity: "O(N) where N is the number of members",
+	Run: func(c *Ctx) error {
+		s, err := sets.Read(c.Tx, c.Args[1])
+		if err != nil {
+			return err
+		}
+		defer s.Release()
+		c.replySet(s)
+		return nil
+	},
+}
+
+// replySet writes all members of a set.
+func (c *Ctx) replySet(s *sets.Set) {
+	if c.Tx.Heavy(s.Weight()) {
+		return
+	}
+	c.Reply.Set(int(s.Size()))
+	s.Each(c.writeMember)
+}
+
+// writeMember writes an element of a reply that may be large.
+func (c *Ctx) writeMember(member []byte) bool {
+	c.Reply.Bulk(member)
+	return c.Spill()
+}
+
+// smove looks at the source first: if there is none, it does not matter what the
+// destination is.
+var smove = &Command{
+	Name: "smove", Group: Set, Since: "1.0.0", Arity: 4,
+	Flags:      Write | Fast,
+	Keys:       append(OneKey(1, RW|Access|Delete), OneKey(2, RW|Insert)...),
+	Syntax:     "source:key destination:key member",
+	Summary:    "Moves a member from one set to another.",
+	Complexity: "O(1)",
+	Run: func(c *Ctx) error {
+		member := c.Args[3]
+		from, err := sets.Find(c.Tx, c.Args[1], &c.Limits.Limits)
+		if err != nil {
+			return err
+		}
+		if !from.Exists() {
+			c.Reply.Int(0)
+			return nil
+		}
+		to, err := sets.Find(c.Tx, c.Args[2], &c.Limits.Limits)
+		if err != nil {
+			return err
+		}
+		if string(c.Args[1]) == string(c.Args[2]) {
+			c.Reply.Int(bit(from.Has(member)))
+			return nil
+		}
+		if !from.Remove(member) {
+			c.Reply.Int(0)
+			return nil
+		}
+		from.Save()
+		from.Note("srem", 1)
+		if !to.Exists() {
+			to.Expect(member, 1)
+		}
+		if to.Add(member) {
+			to.Save()
+			to.Note("sadd", 1)
+		}
+		c.Reply.Int(1)
+		return nil
+	},
+}
+
+var sscan = &Command{
+	Name: "sscan", Group: Set, Since: "2.8.0", Arity: -3,
+	Flags: ReadOnly, Keys: OneKey(1, RO|Access),
+	Tips:       []string{"nondeterministic_output"},
+	Syntax:     "key cursor:integer [MATCH pattern:pattern] [COUNT count:integer]",
+	Summary:    "Lists some members of a set, and the cursor from which to go on.",
+	Complexity: "O(N) where N is the count",
+	Run: func(c *Ctx) error {
+		cursor, ok := parseCursor(c.Args[2])
+		if !ok {
+			return ErrCursor
+		}
+		s, err := sets.Read(c.Tx, c.Args[1])
+		if err != nil {
+			return err
+		}
+		defer s.Release()
+		if !s.Exists() { // whatever the options are
+			c.Reply.Array(2)
+			c.Reply.BulkString("0")
+			c.Reply.Array(0)
+			return nil
+		}
+		o, err := scanOptions(c.Args[3:], false)
+		if err != nil {
+			return err
+		}
+		elements, n := wire.Writer{Proto: c.Reply.Proto}, 0
+		cursor = s.Scan(cursor, o.count, func(m []byte) {
+			if o.matches(m) {
+				elements.Bulk(m)
+				n++
+			}
+		})
+		c.Reply.Array(2)
+		c.Reply.BulkString(strconv.FormatUint(cursor, 10))
+		c.Reply.Array(n)
+		c.Reply.Buf = append(c.Reply.Buf, elements.Buf...)
+		return nil
+	},
+}

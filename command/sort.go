@@ -1,4 +1,394 @@
 package command
 
+import (
+	"bytes"
+	"slices"
+
+	"redoubt/keyspace"
+	"redoubt/types/list"
+)
+
+// SORT and SORT_RO: the elements of a list, a set or a sorted set in the order of
+// numbers or bytes, by themselves or by the values of other keys, which may also
+// be replied in their place.
+//
+// It holds the elements that it sorts, and what they are sorted by. The values
+// that GET asks for go into the reply or the new list one by one.
+//
+// Keys that BY and GET name are not among the arguments, so nobody has latched
+// them. A call that reads such keys must see one state of all: it is run on a
+// snapshot, or with the whole keyspace latched if it stores its result.
+
 // SortCommands are the commands that sort the elements of a key.
-var SortCommands = []*Command{}
+var SortCommands = []*Command{sortKey, sortRO}
+
+const (
+	sortSyntax = "key [BY by-pattern:pattern'pattern'#1] [LIMIT offset:integer count:integer] " +
+		"[GET get-pattern:pattern'pattern'#1]... [order=<ASC|DESC>] [sorting=ALPHA]"
+	sortEffort = "O(N+M*log(M)) where N is the number of elements and M how many are replied"
+)
+
+var sortKey = &Command{
+	Name: "sort", Group: Generic, Since: "1.0.0", Arity: -2,
+	Flags:      Write | DenyOOM | MovableKeys,
+	Categories: CatList | CatSet | CatSortedSet | CatDangerous,
+	Keys:       []KeySpec{OneKey(1, RO|Access)[0], sortPatterns, sortStore},
+	ReadsOnly: func(args [][]byte) bool {
+		stores := false
+		sortStore.Search(args, func(int) { stores = true })
+		return !stores
+	},
+	Syntax:     sortSyntax + " [STORE destination:key#2]",
+	Summary:    "Sorts the elements of a list, a set or a sorted set, and perhaps stores them.",
+	Complexity: sortEffort,
+	Run:        func(c *Ctx) error { return runSort(c, true) },
+}
+
+var sortRO = &Command{
+	Name: "sort_ro", Group: Generic, Since: "7.0.0", Arity: -2,
+	Flags:      ReadOnly | MovableKeys,
+	Categories: CatList | CatSet | CatSortedSet | CatDangerous,
+	Keys:       []KeySpec{OneKey(1, RO|Access)[0], sortPatterns},
+	Syntax:     sortSyntax,
+	Summary:    "Sorts the elements of a list, a set or a sorted set.",
+	Complexity: sortEffort,
+	Run:        func(c *Ctx) error { return runSort(c, false) },
+}
+
+// sortPatterns stands for the keys that BY and GET name: they follow from the
+// elements, not from the arguments.
+var sortPatterns = KeySpec{
+	Flags: RO | Access, Begin: Begin{Unknown: true}, Find: Find{Unknown: true},
+	Notes:  "For BY and GET: which keys these are depends on the elements that are sorted.",
+	Search: func([][]byte, func(int)) {},
+}
+
+// sortStore is the key behind STORE, the last one if there are several.
+var sortStore = KeySpec{
+	Flags: OW | Update, Begin: Begin{Unknown: true}, Find: Find{Unknown: true},
+	Notes: "For STORE, which may stand anywhere among the options.",
+	Search: func(args [][]byte, visit func(i int)) {
+		at := 0
+		for i := 2; i < len(args); i++ {
+			switch {
+			case isWord(args[i], "limit"):
+				i += 2
+			case isWord(args[i], "get"), isWord(args[i], "by"):
+				i++
+			case isWord(args[i], "store") && i+1 < len(args):
+				at = i + 1
+			}
+		}
+		if at > 0 {
+			visit(at)
+		}
+	},
+}
+
+// ErrSortDouble is the answer to elements that are no numbers, without ALPHA.
+const ErrSortDouble = Error("ERR One or more scores can't be converted into double")
+
+// sorting is a call of SORT.
+type sorting struct {
+	desc, alpha   bool
+	start, count  int64 // LIMIT; a negative count is no limit
+	by            *sortPattern
+	unsorted      bool // BY names no other keys
+	gets          []sortPattern
+	stores        bool
+	target        []byte
+	elements      []sortElement
+	chunk         []byte // room for elements
+	notNumbers    bool
+	comparesWhole bool
+}
+
+// sortElement is one of what is sorted.
+type sortElement struct {
+	bytes  []byte
+	weight float64
+	by     []byte // with ALPHA and BY
+	has    bool   // there is a by
+	number int
+}
+
+func runSort(c *Ctx, mayStore bool) error {
+	s := sorting{count: -1}
+	if err := s.parse(c, mayStore); err != nil {
+		return err
+	}
+	if s.foreign() && c.Tx.Whole() {
+		return nil
+	}
+	from, err := sortSource(c, c.Args[1])
+	if err != nil {
+		return err
+	}
+	// A set has no order of its own. What is stored must not depend on how its
+	// members happen to lie.
+	if s.unsorted && s.stores && from.kind == keyspace.Set {
+		s.unsorted, s.alpha, s.by = false, true, nil
+	}
+	s.comparesWhole = s.stores
+	first, last := s.limit(from.size)
+	if s.unsorted {
+		s.load(c.Tx, from, first, last)
+	} else {
+		s.load(c.Tx, from, 0, from.size)
+		s.weigh(c.Tx)
+		if s.notNumbers && c.Tx.Err() == nil {
+			return ErrSortDouble
+		}
+		s.sort()
+		s.elements = s.elements[min(first, int64(len(s.elements))):min(last, int64(len(s.elements)))]
+	}
+	if c.Tx.Err() != nil {
+		return nil
+	}
+	if s.stores {
+		return s.store(c)
+	}
+	s.reply(c)
+	return nil
+}
+
+func (s *sorting) parse(c *Ctx, mayStore bool) (err error) {
+	for i := 2; i < len(c.Args); i++ {
+		arg, left := c.Args[i], len(c.Args)-i-1
+		switch {
+		case isWord(arg, "asc"):
+			s.desc = false
+		case isWord(arg, "desc"):
+			s.desc = true
+		case isWord(arg, "alpha"):
+			s.alpha = true
+		case left >= 2 && isWord(arg, "limit"):
+			if s.start, err = integer(c.Args[i+1]); err != nil {
+				return err
+			}
+			if s.count, err = integer(c.Args[i+2]); err != nil {
+				return err
+			}
+			i += 2
+		case mayStore && left >= 1 && isWord(arg, "store"):
+			i++
+			s.stores, s.target = true, c.Args[i]
+		case left >= 1 && isWord(arg, "by"):
+			i++
+			p := parseSortPattern(c.Args[i])
+			if s.by = &p; !p.foreign() {
+				s.unsorted = true
+			}
+		case left >= 1 && isWord(arg, "get"):
+			i++
+			s.gets = append(s.gets, parseSortPattern(c.Args[i]))
+		default:
+			return ErrSyntax
+		}
+	}
+	return nil
+}
+
+// foreign says whether the call reads other keys than those of its arguments.
+func (s *sorting) foreign() bool {
+	if !s.unsorted && s.by != nil {
+		return true
+	}
+	return slices.ContainsFunc(s.gets, func(p sortPattern) bool { return p.foreign() })
+}
+
+// limit is the part [from, to) of so many elements that LIMIT asks for.
+func (s *sorting) limit(size int64) (from, to int64) {
+	from = min(max(s.start, 0), size)
+	if s.count < 0 || s.count > size-from {
+		return from, size
+	}
+	return from, from + s.count
+}
+
+// load copies the elements numbered [from, to). Those of a list and a sorted set
+// are numbered from their end if the order is DESC and nothing is sorted.
+func (s *sorting) load(tx *keyspace.Tx, src sortable, from, to int64) {
+	if from >= to || tx.Heavy((to-from)*sortWork) {
+		return
+	}
+	s.elements = make([]sortElement, 0, min(to-from, 1<<16))
+	src.walk(from, to, s.unsorted && s.desc, func(e []byte) bool {
+		s.elements = append(s.elements, sortElement{bytes: s.own(e), number: len(s.elements)})
+		return true
+	})
+}
+
+// sortWork is what sorting an element weighs, in the terms of Tx.Heavy.
+const sortWork = 512
+
+// own copies bytes. What is sorted lies in a few large pieces of memory.
+func (s *sorting) own(b []byte) []byte {
+	if len(s.chunk)+len(b) > cap(s.chunk) {
+		s.chunk = make([]byte, 0, max(len(b), min(64<<10, 2*cap(s.chunk)), 512))
+	}
+	at := len(s.chunk)
+	s.chunk = append(s.chunk, b...)
+	return s.chunk[at:len(s.chunk):len(s.chunk)]
+}
+
+// weigh finds what the elements are sorted by.
+func (s *sorting) weigh(tx *keyspace.Tx) {
+	if s.by == nil && s.alpha {
+		return
+	}
+	var buf []byte
+	for i := range s.elements {
+		e := &s.elements[i]
+		value, found := e.bytes, true
+		if s.by != nil {
+			held := tx.Held()
+			buf, found = s.by.append(tx, buf[:0], e.bytes)
+			value = buf
+			tx.Release(held)
+		}
+		switch {
+		case tx.Err() != nil:
+			return
+		case !found: // weighs nothing, and comes before all text
+		case s.alpha:
+			e.by, e.has = s.own(value), true
+		default:
+			var ok bool
+			if e.weight, ok = sortWeight(value); !ok {
+				s.notNumbers = true
+			}
+		}
+	}
+}
+
+// sort sorts. Elements that are equal stay in their order, also in a descending
+// one.
+func (s *sorting) sort() {
+	slices.SortFunc(s.elements, func(a, b sortElement) int {
+		n := s.compare(&a, &b)
+		if s.desc {
+			n = -n
+		}
+		if n == 0 {
+			n = a.number - b.number
+		}
+		return n
+	})
+}
+
+// compare is Redis's order: by weight and then by bytes, or by text alone. Text
+// is compared up to a zero byte unless it is to be stored, as Redis uses C's
+// strcoll for what people are to see. The collation here is that of the C locale.
+func (s *sorting) compare(a, b *sortElement) int {
+	text := func(x []byte) []byte {
+		if s.comparesWhole {
+			return x
+		}
+		return cString(x)
+	}
+	switch {
+	case !s.alpha:
+		if a.weight < b.weight {
+			return -1
+		} else if a.weight > b.weight {
+			return 1
+		}
+		return bytes.Compare(a.bytes, b.bytes)
+	case s.by == nil:
+		return bytes.Compare(text(a.bytes), text(b.bytes))
+	case a.has && b.has:
+		return bytes.Compare(text(a.by), text(b.by))
+	case a.has:
+		return 1
+	case b.has:
+		return -1
+	}
+	return 0
+}
+
+// reply writes the elements, or what GET asks for.
+func (s *sorting) reply(c *Ctx) {
+	c.Reply.Array(len(s.elements) * max(1, len(s.gets)))
+	var buf []byte
+	for i := range s.elements {
+		e := s.elements[i].bytes
+		if len(s.gets) == 0 {
+			c.Reply.Bulk(e)
+		}
+		for j := range s.gets {
+			var found bool
+			held := c.Tx.Held()
+			if buf, found = s.gets[j].append(c.Tx, buf[:0], e); found {
+				c.Reply.Bulk(buf)
+			} else {
+				c.Reply.Null()
+			}
+			c.Tx.Release(held)
+		}
+		if !c.Spill() {
+			return
+		}
+	}
+}
+
+// store makes a list of the elements, or of what GET asks for, in the place of
+// the target, which goes if there is nothing.
+func (s *sorting) store(c *Ctx) error {
+	n := len(s.elements) * max(1, len(s.gets))
+	if n == 0 {
+		if old := c.Tx.Find(s.target); old.Exists() {
+			c.Tx.Remove(s.target, old)
+			c.Tx.Changed(keyspace.Generic, "del", s.target)
+		}
+		c.Reply.Int(0)
+		return nil
+	}
+	// The list takes the target's place when it is stored, so that GET can still
+	// read what is there.
+	w := list.NewWriter(c.Tx, s.target, c.Limits.ListSize)
+	if len(s.gets) == 0 {
+		for i := range s.elements {
+			w.Add(s.elements[i].bytes)
+		}
+	} else {
+		s.storeGets(c.Tx, w)
+	}
+	w.Store(c.Tx.Find(s.target), 0)
+	c.Tx.FX.Changes += n
+	c.Tx.Note(keyspace.ListEv, "sortstore", s.target)
+	c.Reply.Int(int64(n))
+	return nil
+}
+
+// storeGets appends what GET asks for to the list; where there is nothing it is an
+// empty element. It goes page by page, since the list may lie in the memory that
+// reading needs and Release gives back.
+func (s *sorting) storeGets(tx *keyspace.Tx, w *list.Writer) {
+	var page []byte
+	var ends []int
+	flush := func() {
+		at := 0
+		for _, end := range ends {
+			w.Add(page[at:end])
+			at = end
+		}
+		page, ends = page[:0], ends[:0]
+	}
+	for i := range s.elements {
+		held := tx.Held()
+		for j := range s.gets {
+			page, _ = s.gets[j].append(tx, page, s.elements[i].bytes)
+			ends = append(ends, len(page))
+		}
+		tx.Release(held)
+		if len(page) >= getPage || len(ends) >= getPage/64 {
+			flush()
+		}
+	}
+	flush()
+}
+
+// getPage is about how many bytes of values are held between reading and storing
+// them.
+const getPage = 64 << 10

@@ -18,6 +18,7 @@ import (
 
 const (
 	sweepStep  = 64  // keys expired per commit
+	fieldStep  = 512 // fields of hashes expired per commit
 	clearStep  = 256 // rows cleared per commit
 	sweepEvery = 100 * time.Millisecond
 	sweepAtLow = 20 * time.Millisecond // gathers keys; nobody sees an expired one meanwhile
@@ -108,7 +109,10 @@ func (x *Executor) Sweep(ctx context.Context) error {
 	}
 	start := time.Now()
 	x.sweep.Cycles.Add(1)
-	err := x.sweepAll(ctx)
+	var err error
+	for more := true; more && err == nil && ctx.Err() == nil; {
+		more, err = x.sweepAll(ctx)
+	}
 	if err != nil {
 		x.log.Error("expiring keys failed", "err", err)
 	}
@@ -120,33 +124,35 @@ func (x *Executor) Sweep(ctx context.Context) error {
 	return err
 }
 
-// sweepAll gathers keys over the groups and removes them in steps.
-func (x *Executor) sweepAll(ctx context.Context) error {
+// sweepAll gathers keys over the groups and removes them in steps. It says true
+// when there are fields of large hashes left that are past their time.
+func (x *Executor) sweepAll(ctx context.Context) (left bool, err error) {
 	var list []keyspace.Due
 	for group := 0; group < keyspace.Groups; {
-		more, err := x.dueIn(group, sweepStep-len(list))
+		due, err := x.dueIn(group, sweepStep-len(list))
 		if err != nil {
-			return err
+			return false, err
 		}
-		if list = append(list, more...); len(list) < sweepStep {
+		if list = append(list, due...); len(list) < sweepStep {
 			group++ // it has no more
 			continue
 		}
-		busy, err := x.expire(list)
+		busy, more, err := x.expire(list)
 		if err != nil {
-			return err
+			return false, err
 		}
 		if busy > 0 {
 			group++ // else those keys would be listed again at once
 		}
+		left = left || more
 		list = list[:0]
 		if ctx.Err() != nil || x.sweep.idle() {
-			return nil
+			return false, nil
 		}
 		runtime.Gosched()
 	}
-	_, err := x.expire(list)
-	return err
+	_, more, err := x.expire(list)
+	return left || more, err
 }
 
 func (x *Executor) dueIn(group, limit int) ([]keyspace.Due, error) {
@@ -158,25 +164,28 @@ func (x *Executor) dueIn(group, limit int) ([]keyspace.Due, error) {
 	return x.space.Due(view, group, x.clock().UnixMilli(), limit)
 }
 
-// expire removes keys whose time has come, as one commit. Keys whose latch is
-// taken are left for the next sweep, and counted: waiting for one would keep the
-// others latched.
-func (x *Executor) expire(list []keyspace.Due) (busy int, err error) {
+// expire removes keys whose time has come, and fields of hashes, as one commit.
+// Keys whose latch is taken are left for the next sweep, and counted: waiting for
+// one would keep the others latched. It says more when it came to the end of a
+// step with fields left.
+func (x *Executor) expire(list []keyspace.Due) (busy int, more bool, err error) {
 	if len(list) == 0 {
-		return 0, nil
+		return 0, false, nil
 	}
 	x.sweep.turn.Lock()
 	defer x.sweep.turn.Unlock()
 	_, err = x.do(func(b *Batch) {
-		for _, d := range list {
-			if b.keys = append(b.keys[:0], x.latches.of(d.Key)); b.tryLatch(b.keys) {
-				b.tx.Expire(d)
-			} else {
+		for fields := fieldStep; len(list) > 0 && !more; list = list[1:] {
+			d := list[0]
+			if b.keys = append(b.keys[:0], x.latches.of(d.Key)); !b.tryLatch(b.keys) {
 				busy++
+			} else if b.tx.Expire(d) {
+				fields -= command.ExpireFields(&b.tx, d.Key, fields)
+				more = fields <= 0
 			}
 		}
 	})
-	return busy, err
+	return busy, more, err
 }
 
 // Do runs f as one write execution of the server's own, with the latches of
@@ -201,6 +210,8 @@ func (x *Executor) do(f func(*Batch)) (engine.Ticket, error) {
 	failed := b.tx.Err()
 	if failed != nil {
 		b.tx.Rollback(mark)
+	} else if len(b.fx.Ready) > 0 {
+		b.wake()
 	}
 	t := b.Commit()
 	return t, errors.Join(failed, b.err)

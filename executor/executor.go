@@ -69,6 +69,7 @@ type Executor struct {
 	listener  func(*keyspace.Effects)
 
 	born    uint32 // the time of the start, in seconds
+	ages    ages
 	seed    atomic.Uint64
 	batchID atomic.Uint32
 	idle    sync.Pool // of *Batch, for workers
@@ -147,6 +148,9 @@ type Call struct {
 	// Heavy: Run said false because the command takes long. A read is then run on
 	// a state of its own, so that it holds nobody up.
 	Heavy bool
+	// Whole: Run said false because the command reads keys that it did not name. It
+	// is then run on a state of its own, or alone if it writes.
+	Whole bool
 	// Streamed: a part of the reply went to Sink. If it then failed, the rest
 	// will never come.
 	Streamed bool
@@ -173,6 +177,9 @@ type Batch struct {
 	replies []replies
 	served  []*Waiter        // have their reply from this batch
 	later   []keyspace.Ready // to be looked at by somebody who can wait
+	// needy is the command that came without a latch last and needed it: such reads
+	// of large collections mostly come in numbers.
+	needy   *command.Command
 	seconds uint32
 	seed    uint64
 	err     error       // of the last commit
@@ -252,14 +259,14 @@ func (b *Batch) unlock() {
 // false, and has done nothing, when the command is for a worker: the caller
 // commits the batch and then hands the call to Executor.RunAlone elsewhere.
 func (b *Batch) Run(c *Call) bool {
-	c.Failed, c.Blocked, c.Heavy, c.Streamed = false, false, false, false
+	c.Failed, c.Blocked, c.Heavy, c.Whole, c.Streamed = false, false, false, false, false
 	b.guard = c.Guard
 	if !b.worker {
 		c.Cold = false
 		if c.Cmd.Flags&(command.Alone|command.Slow|command.OneState) != 0 || b.x.remote || len(c.Args) > heavyArgs {
 			return false
 		}
-		if c.Cmd.Flags&command.Write != 0 && b.x.eng.Congested() {
+		if c.writes() && b.x.eng.Congested() {
 			b.x.Stats.Slowed.Add(1)
 			return false
 		}
@@ -289,6 +296,9 @@ func (b *Batch) Run(c *Call) bool {
 		}
 		switch b.attempt(c, write) {
 		case answered:
+			if b.needy == c.Cmd && b.tx.Reads() < 2 {
+				b.needy = nil
+			}
 			if len(b.fx.Ready) > 0 {
 				b.wake()
 			}
@@ -296,12 +306,16 @@ func (b *Batch) Run(c *Call) bool {
 		case blocks:
 			return true
 		case unlatched:
+			b.needy = c.Cmd
 			if b.tryLatch(b.keys) {
 				continue // now with its latch
 			}
 			return false
 		case tooHeavy:
 			c.Heavy = true
+			return false
+		case unseen:
+			c.Whole = true
 			return false
 		case cold:
 			b.x.Stats.Cold.Add(1)
@@ -319,7 +333,8 @@ const (
 	blocks                   // it waits
 	unlatched                // it must be run again with the latch of its key
 	tooHeavy                 // it is for a worker
-	cold                     // and needs rows from disk
+	unseen                   // and needs one state of all keys
+	cold                     // or needs rows from disk
 )
 
 // attempt runs a call whose latches are held, as far as they are needed. Unless it
@@ -332,6 +347,7 @@ func (b *Batch) attempt(c *Call, write bool) verdict {
 	b.tx.DB, b.tx.Writable = c.DB, write && (len(b.keys) > 0 || b.alone)
 	b.tx.Latched = write || len(b.keys) != 1 || b.x.latches.tab[b.keys[0]].owner.Load() == b.id
 	b.tx.Worker = b.worker && (write || b.frozen)
+	b.tx.OneState = b.frozen || b.alone
 	err := b.exec(c)
 	if failed := b.tx.Err(); failed != nil {
 		err = failed
@@ -341,9 +357,16 @@ func (b *Batch) attempt(c *Call, write bool) verdict {
 		return answered
 	}
 	if err != nil {
-		b.tx.Rollback(mark)
-		c.Reply.Buf = c.Reply.Buf[:start]
 		var block *command.Block
+		var w *Waiter
+		waits := errors.As(err, &block) && c.OnBlock != nil
+		if waits {
+			w = c.OnBlock(block)
+		}
+		if w == nil || !block.Keep {
+			b.tx.Rollback(mark)
+		}
+		c.Reply.Buf = c.Reply.Buf[:start]
 		switch {
 		case errors.Is(err, keyspace.ErrLatch):
 			if b.tx.Latched {
@@ -352,10 +375,12 @@ func (b *Batch) attempt(c *Call, write bool) verdict {
 			return unlatched
 		case errors.Is(err, keyspace.ErrHeavy):
 			return tooHeavy
+		case errors.Is(err, keyspace.ErrWhole):
+			return unseen
 		case !b.worker && errors.Is(err, engine.ErrCold):
 			return cold
-		case errors.As(err, &block) && c.OnBlock != nil:
-			if w := c.OnBlock(block); w != nil {
+		case waits:
+			if w != nil {
 				b.x.enqueue(w)
 			}
 			c.Blocked = true
@@ -490,7 +515,7 @@ func (b *Batch) fail(c *Call, err error) {
 // command writes, may wait, or reads several keys. Another read of one key goes
 // without.
 func (b *Batch) latchKeys(c *Call) (ok, write bool) {
-	write = c.Cmd.Flags&command.Write != 0
+	write = c.writes()
 	b.keys = b.keys[:0]
 	if b.alone || b.frozen {
 		return true, write
@@ -505,7 +530,10 @@ func (b *Batch) latchKeys(c *Call) (ok, write bool) {
 			b.keys = b.keys[:0] // the arguments do not fit, as the handler will say
 		}
 	}
-	if len(b.keys) == 0 || (len(b.keys) == 1 && c.Cmd.Flags&(command.Write|command.Blocking) == 0 && !b.worker) {
+	if len(b.keys) == 0 || (len(b.keys) == 1 && c.Cmd.Flags&(command.Write|command.MayReplicate|command.Blocking) == 0 && !b.worker) {
+		if b.needy == c.Cmd {
+			b.tryLatch(b.keys) // else it tries without
+		}
 		return true, write
 	}
 	if b.worker && len(b.held) == 0 {
@@ -668,12 +696,20 @@ func (x *Executor) RunAlone(c *Call) engine.Ticket {
 	}
 	if !b.Run(c) {
 		b.Commit()
-		if c.Heavy && c.Cmd.Flags&command.Write == 0 {
+		if (c.Heavy || c.Whole) && !c.writes() {
 			return b.runFrozen(c)
 		}
-		b.refuse(c)
+		// Nothing is held any more, so that all may be waited for.
+		if b.alone = c.Whole; !b.alone || !b.Run(c) {
+			b.refuse(c)
+		}
 	}
 	return c.ready(b.Commit())
+}
+
+// writes says whether the call may change keys.
+func (c *Call) writes() bool {
+	return c.Cmd.Flags&(command.Write|command.MayReplicate) != 0 && (c.Cmd.ReadsOnly == nil || !c.Cmd.ReadsOnly(c.Args))
 }
 
 func (b *Batch) refuse(c *Call) {
@@ -738,13 +774,20 @@ func (f frozen) Close() {
 // a key may look fresher than it is when another one shares it. Nothing is known
 // of the time before the start.
 func (b *Batch) Idle(key []byte) int64 {
-	used := max(b.x.born, b.x.latches.tab[b.x.latches.of(key)].used.Load())
+	used := b.x.latches.tab[b.x.latches.of(key)].used.Load()
+	if used == 0 {
+		used = b.x.born
+	}
 	return max(0, int64(b.seconds)-int64(used))
 }
 
 // Freq is not tracked: see Idle; a key that was used in this minute counts 5,
 // as a new key does in Redis.
 func (b *Batch) Freq(key []byte) int64 {
+	i := b.x.latches.of(key)
+	if n, ok := b.x.ages.freq(i, b.x.latches.tab[i].used.Load()); ok {
+		return n
+	}
 	if b.Idle(key) < 60 {
 		return 5
 	}

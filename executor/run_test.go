@@ -363,7 +363,9 @@ func TestLatchesAreThoseOfTheKeys(t *testing.T) {
 				continue
 			}
 			want := make(map[uint32]bool)
-			cmd.EachKey(args, func(i int, _ *command.KeySpec) { want[f.x.latches.of(args[i])] = true })
+			if !cmd.EachKey(args, func(i int, _ *command.KeySpec) { want[f.x.latches.of(args[i])] = true }) {
+				clear(want) // the handler will refuse them
+			}
 			write := *cmd
 			write.Flags |= command.Write
 			b.latchKeys(&Call{Cmd: &write, Args: args, Reply: &wire.Writer{}})

@@ -76,13 +76,10 @@ func (w *Waiter) End(err error) bool {
 		return false
 	}
 	w.leave()
-	switch {
-	case err != nil:
+	if err != nil {
 		w.Failed = true
 		w.call.Reply.Error(command.Text(err))
-	case w.block.BulkNull:
-		w.call.Reply.Null()
-	default:
+	} else {
 		w.call.Reply.NullArray()
 	}
 	w.mu.Unlock()
@@ -104,6 +101,7 @@ func (w *Waiter) leave() {
 type waiting struct {
 	mu   sync.Mutex
 	at   map[place]*list.List
+	gone map[place]int // how many of them are to be run when the key is gone
 	last uint64
 }
 
@@ -117,6 +115,7 @@ func (q *waiting) add(w *Waiter) {
 	defer q.mu.Unlock()
 	if q.at == nil {
 		q.at = make(map[place]*list.List)
+		q.gone = make(map[place]int)
 	}
 	q.last++
 	w.seq = q.last
@@ -132,6 +131,9 @@ func (q *waiting) add(w *Waiter) {
 			continue
 		}
 		w.nodes = append(w.nodes, l.PushBack(w))
+		if w.block.Gone {
+			q.gone[p]++
+		}
 	}
 }
 
@@ -143,6 +145,11 @@ func (q *waiting) remove(w *Waiter) {
 		if l := q.at[p]; l != nil && w.nodes[i] != nil {
 			if l.Remove(w.nodes[i]); l.Len() == 0 {
 				delete(q.at, p)
+			}
+			if w.block.Gone {
+				if q.gone[p]--; q.gone[p] == 0 {
+					delete(q.gone, p)
+				}
 			}
 		}
 	}
@@ -165,6 +172,13 @@ func (q *waiting) after(p place, seq uint64, limit int, buf []*Waiter) []*Waiter
 	return buf
 }
 
+// anyGone says whether somebody at a place is to be run when the key is gone.
+func (q *waiting) anyGone(p place) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.gone[p] > 0
+}
+
 // keys lists the keys of a database at which somebody waits.
 func (q *waiting) keys(db int) (keys []keyspace.Ready) {
 	q.mu.Lock()
@@ -182,6 +196,14 @@ func (x *Executor) Waiting() (clients, keys int) {
 	x.waiting.mu.Lock()
 	defer x.waiting.mu.Unlock()
 	return int(x.space.Waiting.Load()), len(x.waiting.at)
+}
+
+// WaitingGone returns at how many keys clients wait that are told when the key is
+// gone.
+func (x *Executor) WaitingGone() int {
+	x.waiting.mu.Lock()
+	defer x.waiting.mu.Unlock()
+	return len(x.waiting.gone)
 }
 
 // enqueue notes a call that waits. The latches of its keys are held.
@@ -215,14 +237,18 @@ func (b *Batch) wake() {
 const wakePage = 16
 
 func (b *Batch) wakeKey(r keyspace.Ready) {
-	p, seq, limit := place{r.DB, string(r.Key)}, uint64(0), wakePage
+	p, seq, limit, gone := place{r.DB, string(r.Key)}, uint64(0), wakePage, false
 	for {
 		list := b.x.waiting.after(p, seq, limit, nil)
 		for _, w := range list {
-			seq = w.seq
+			if seq = w.seq; gone && !w.block.Gone {
+				continue
+			}
 			switch b.serve(w, r) {
 			case nothingLeft:
-				return
+				if gone = b.x.waiting.anyGone(p); !gone {
+					return
+				}
 			case elsewhere:
 				b.later = append(b.later, r)
 				return
@@ -302,14 +328,16 @@ func (b *Batch) tellServed(t engine.Ticket) {
 
 // wakeLater serves those who wait at a key, on a goroutine that can wait.
 func (x *Executor) wakeLater(r keyspace.Ready) {
-	p, seq := place{r.DB, string(r.Key)}, uint64(0)
+	p, seq, gone := place{r.DB, string(r.Key)}, uint64(0), false
 	b := x.idle.Get().(*Batch)
 	defer x.idle.Put(b)
 	b.alone = false
 	for {
 		list := x.waiting.after(p, seq, wakePage, nil)
 		for _, w := range list {
-			seq = w.seq
+			if seq = w.seq; gone && !w.block.Gone {
+				continue
+			}
 			if _, err := b.begin(); err != nil {
 				x.log.Error("waiting clients cannot be served", "err", err)
 				return
@@ -319,7 +347,8 @@ func (x *Executor) wakeLater(r keyspace.Ready) {
 				b.wake()
 			}
 			b.Commit()
-			if what != goOn {
+			gone = gone || what == nothingLeft && x.waiting.anyGone(p)
+			if what == elsewhere || what == nothingLeft && !gone {
 				return
 			}
 		}

@@ -161,7 +161,7 @@ func (p *pipe) write() {
 			p.mu.Lock()
 			p.runPosted()
 			p.release(p.srv.durable())
-			if p.closing && !p.waiting && p.pending() == 0 {
+			if p.closing && (!p.waiting || p.blocked != nil) && p.pending() == 0 {
 				p.close()
 			}
 			if p.closed {
@@ -199,8 +199,8 @@ func (p *pipe) wrote(n int, err error) {
 	default:
 		p.compact()
 	}
-	if p.stream != nil {
-		p.stream.progress(p.netOut, p.pending())
+	if p.parts != nil {
+		p.parts.progress(p.netOut, p.pending())
 	}
 	if p.stalled && p.pending() < pausedRead && !p.srv.draining.Load() {
 		p.stalled = false

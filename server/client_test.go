@@ -64,7 +64,7 @@ func TestKill(t *testing.T) {
 		d := newDisk()
 		f := startOn(t, d, pipes)
 		admin := f.dial()
-		admin.do("SET", "v", strings.Repeat("x", 4<<20))
+		admin.do("SET", "v", strings.Repeat("x", 1<<19)) // no worker is needed to read it
 		open := d.block()
 		defer open()
 		kinds := map[string]func(*client){
@@ -73,7 +73,7 @@ func TestKill(t *testing.T) {
 			"monitor": func(c *client) { c.do("MONITOR") },
 			"worker":  func(c *client) { c.send("KEYS", "*"); <-d.waiting },
 			"deaf": func(c *client) {
-				c.raw(strings.Repeat(frame("GET", "v"), 10))
+				c.raw(strings.Repeat(frame("GET", "v"), 40))
 			},
 			"paused": func(c *client) {
 				admin.do("CLIENT", "PAUSE", "100000", "WRITE")

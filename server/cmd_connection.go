@@ -22,6 +22,7 @@ func localCommands() []*local {
 		debugCommands(),
 		functionCommands(),
 		memoryCommands(),
+		migrateCommands(),
 		saveCommands(),
 		serverCommands(),
 		lolwutCommands(),

@@ -93,6 +93,7 @@ func debugSubs() []debugSub {
 		}},
 		{"set-skip-checksum-validation", 1, 1, "<0|1>", "Lets RESTORE take payloads with a wrong checksum.", func(c *localCall) error {
 			c.srv.debug.skipChecksum.Store(truth(c.args[2]))
+			c.srv.limitCommands()
 			return c.ok()
 		}},
 		{"sleep", 1, 1, "<seconds>", "Keeps all data commands waiting for that long. Decimals are allowed.", debugSleep},

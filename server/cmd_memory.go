@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"math"
 	"runtime"
 	"runtime/debug"
 	"strconv"
@@ -56,7 +57,7 @@ const rowOverhead = 32
 
 // memoryUsage adds up the bytes of a key's rows. Rows of a long string are all
 // counted, since most may be missing where it is sparse; those of a collection
-// are sampled.
+// are sampled, and small ones have none.
 func memoryUsage(c *command.Ctx) error {
 	samples := int64(5)
 	for i := 3; i < len(c.Args); i += 2 {
@@ -80,7 +81,7 @@ func memoryUsage(c *command.Ctx) error {
 	}
 	const metaKey, metaValue, expireKey = 7, 9, 17
 	bytes := int64(metaKey + len(key) + metaValue + len(m.Body) + rowOverhead)
-	if m.Expire != 0 {
+	if m.Expire != 0 || m.Timed() {
 		bytes += int64(expireKey + len(key) + rowOverhead)
 	}
 	if m.External() {
@@ -90,21 +91,37 @@ func memoryUsage(c *command.Ctx) error {
 	return nil
 }
 
-// rowBytes is about how many bytes a value's own rows have.
-func rowBytes(tx *keyspace.Tx, m keyspace.Meta, samples int64) int64 {
+// rowBytes is about how many bytes a value's own rows have. Those of each kind are
+// sampled by themselves: a sorted set has two for each member. The few rows with
+// which it counts are left out, unless all are looked at.
+func rowBytes(tx *keyspace.Tx, m keyspace.Meta, samples int64) (bytes int64) {
 	r := m.Ref()
-	whole := m.Type == keyspace.String || samples == 0
-	if whole && tx.Heavy(r.Size) {
-		return 0
+	if m.Type == keyspace.String || samples == 0 {
+		samples = math.MaxInt64
+		work := r.Size
+		if m.Type != keyspace.String {
+			work *= 2 * rowOverhead
+		}
+		if tx.Heavy(work) {
+			return 0
+		}
 	}
-	var rows, bytes int64
-	eachRow(tx, r, func(key, value []byte) bool {
-		rows++
-		bytes += int64(keyspace.RowKeyHead + len(key) + len(value) + rowOverhead)
-		return whole || rows < samples
-	})
-	if !whole && rows > 0 {
-		bytes = bytes * r.Size / rows
+	for _, kind := range []keyspace.Kind{keyspace.SubRow, keyspace.ScoreRow, keyspace.RankRow} {
+		if kind == keyspace.RankRow && samples < math.MaxInt64 {
+			break
+		}
+		rows, sum := int64(0), int64(0)
+		it := tx.IterKind(r, kind, nil, nil, false)
+		for rows < samples && it.Next() {
+			rows++
+			sum += int64(len(it.Key()) + len(it.Value()) + rowOverhead)
+		}
+		more := rows == samples && it.Next()
+		tx.CloseRows(it)
+		if more {
+			sum = int64(float64(sum) / float64(rows) * float64(r.Size))
+		}
+		bytes += sum
 	}
 	return bytes
 }

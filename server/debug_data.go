@@ -1,11 +1,7 @@
 package server
 
 import (
-	"crypto/sha1"
-	"encoding/binary"
-	"encoding/hex"
 	"fmt"
-	"hash"
 	"hash/fnv"
 	"strconv"
 	"strings"
@@ -28,106 +24,6 @@ func (c *localCall) internal(cmd *command.Command, args [][]byte) error {
 	}
 	call := executor.Call{Cmd: cmd, Args: args, DB: c.s.db, Reply: c.w, NoTouch: true}
 	return c.srv.waitDurable(c.srv.exec.RunAlone(&call))
-}
-
-// digest is the hash of a set of values: the order does not matter.
-type digest [sha1.Size]byte
-
-func (d *digest) add(b []byte) {
-	for i := range d {
-		d[i] ^= b[i]
-	}
-}
-
-func (d *digest) String() string { return hex.EncodeToString(d[:]) }
-
-// field feeds one field of a hash with its length, so that no two different
-// sequences of fields are the same bytes.
-func field(h hash.Hash, b []byte) {
-	var n [8]byte
-	binary.BigEndian.PutUint64(n[:], uint64(len(b)))
-	h.Write(n[:])
-	h.Write(b)
-}
-
-// digestValue feeds a value: type, expiry and content. A value with rows of its
-// own is fed without its id, which is another one after COPY or a restore.
-//
-// A type whose equal values may have different rows (packed and unfolded, or
-// lists that start at another index) must get a case here.
-func digestValue(tx *keyspace.Tx, h hash.Hash, m keyspace.Meta) {
-	var n [8]byte
-	h.Write([]byte{byte(m.Type)})
-	binary.BigEndian.PutUint64(n[:], uint64(m.Expire))
-	h.Write(n[:])
-	if !m.External() {
-		field(h, m.Body)
-		return
-	}
-	r := m.Ref()
-	binary.BigEndian.PutUint64(n[:], uint64(r.Size))
-	h.Write(n[:])
-	eachRow(tx, r, func(key, value []byte) bool {
-		field(h, key)
-		field(h, value)
-		return true
-	})
-}
-
-// eachRow visits the sub rows of a value, without the part of their keys that
-// they share.
-func eachRow(tx *keyspace.Tx, r keyspace.Ref, visit func(key, value []byte) bool) {
-	next := r
-	next.ID++
-	it := tx.IterRows(keyspace.AppendRowKey(nil, r, keyspace.SubRow), keyspace.AppendRowKey(nil, next, keyspace.SubRow), false)
-	defer tx.CloseRows(it)
-	for it.Next() {
-		if !visit(it.Key()[keyspace.RowKeyHead:], it.Value()) {
-			return
-		}
-	}
-}
-
-func debugDigest(c *localCall) error {
-	return c.internal(&command.Command{
-		Name: "debug", Flags: command.ReadOnly | command.OneState, Run: func(x *command.Ctx) error {
-			var sum digest
-			h := sha1.New()
-			for db := range x.Tx.Space.Databases() {
-				x.Tx.DB = db
-				x.Tx.Walk(0, nil, func(_ uint16, key []byte, m keyspace.Meta) bool {
-					if m.Exists() {
-						h.Reset()
-						field(h, strconv.AppendInt(nil, int64(db), 10))
-						field(h, key)
-						digestValue(x.Tx, h, m)
-						sum.add(h.Sum(nil))
-					}
-					return x.Tx.Err() == nil
-				})
-			}
-			x.Reply.Status(sum.String())
-			return nil
-		},
-	}, nil)
-}
-
-func debugDigestValue(c *localCall) error {
-	return c.internal(&command.Command{
-		Name: "debug", Flags: command.ReadOnly, Keys: command.KeyRange(2, -1, 1, command.RO), Run: func(x *command.Ctx) error {
-			x.Reply.Array(len(x.Args) - 2)
-			for _, key := range x.Args[2:] {
-				var sum digest
-				if m := x.Tx.Find(key); m.Exists() {
-					h := sha1.New()
-					digestValue(x.Tx, h, m)
-					sum.add(h.Sum(nil))
-				}
-				x.Reply.Status(sum.String())
-			}
-			return nil
-		},
-	}, c.args)
 }
 
 // onKey runs f on an existing key, the second argument of a DEBUG.

@@ -91,11 +91,12 @@ func infoClients(t *infoText) {
 	t.nums("connected_clients", srv.clients.count.Load(), "cluster_connections", 0, "maxclients", srv.maxClients.Load(),
 		"client_recent_max_input_buffer", f.in, "client_recent_max_output_buffer", f.out,
 		"blocked_clients", srv.blockedClients())
-	keys := 0
+	keys, gone := 0, 0
 	if srv.ready.Load() {
 		_, keys = srv.exec.Waiting()
+		gone = srv.exec.WaitingGone()
 	}
-	t.nums("tracking_clients", 0, "clients_in_timeout_table", 0, "total_blocking_keys", keys, "total_blocking_keys_on_nokey", 0)
+	t.nums("tracking_clients", 0, "clients_in_timeout_table", 0, "total_blocking_keys", keys, "total_blocking_keys_on_nokey", gone)
 }
 
 // blockedClients is how many clients have a command that waits for something

@@ -30,8 +30,9 @@ func infoStats(t *infoText) {
 		"expired_time_cap_reached_count", sweep.Behind, "expire_cycle_cpu_milliseconds", sweep.Nanos/1e6)
 	t.zeros("evicted_keys", "evicted_clients", "total_eviction_exceeded_time", "current_eviction_exceeded_time")
 	t.nums("keyspace_hits", t.eng.hits, "keyspace_misses", t.eng.misses)
-	t.zeros("pubsub_channels", "pubsub_patterns", "pubsubshard_channels", "latest_fork_usec", "total_forks",
-		"migrate_cached_sockets", "slave_expires_tracked_keys", "active_defrag_hits", "active_defrag_misses",
+	t.zeros("pubsub_channels", "pubsub_patterns", "pubsubshard_channels", "latest_fork_usec", "total_forks")
+	t.num("migrate_cached_sockets", int64(srv.migrations.count()))
+	t.zeros("slave_expires_tracked_keys", "active_defrag_hits", "active_defrag_misses",
 		"active_defrag_key_hits", "active_defrag_key_misses", "total_active_defrag_time", "current_active_defrag_time",
 		"tracking_total_keys", "tracking_total_items", "tracking_total_prefixes", "unexpected_error_replies")
 	t.nums("total_error_replies", errors, "dump_payload_sanitizations", 0)

@@ -261,7 +261,7 @@ func (l *loop) serve() {
 // of the loop's, and keeps what is left. Its mu is held.
 func (l *loop) runInput(c *conn, data []byte) {
 	if c.out.Buf == nil {
-		c.out.Buf = l.srv.bufs.get(0)
+		c.out.Buf = l.srv.bufs.get(c.outSize)
 	}
 	if taken := c.process(data); c.buf == nil || taken > 0 || c.closing {
 		c.keep(data[taken:])
@@ -366,8 +366,8 @@ func (l *loop) flush(c *conn) {
 	} else {
 		c.compact()
 	}
-	if c.stream != nil {
-		c.stream.progress(c.netOut, c.pending())
+	if c.parts != nil {
+		c.parts.progress(c.netOut, c.pending())
 	}
 	if c.stalled && c.pending() < pausedRead && !l.draining {
 		c.stalled = false

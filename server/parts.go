@@ -9,10 +9,10 @@ import (
 	"redoubt/wire"
 )
 
-// stream carries a large reply to its client in parts, from the worker that makes
+// parts carry a large reply to its client in parts, from the worker that makes
 // it. The worker goes on when the client has taken most of what it got, so that a
 // reply of any size needs little memory here.
-type stream struct {
+type parts struct {
 	s      *session
 	quiet  bool          // nobody wants it
 	begun  bool          // a part was sent; all that the reply tells is durable
@@ -23,29 +23,29 @@ type stream struct {
 }
 
 const (
-	// streamRoom is how much of a reply waits for the client before the worker does.
-	streamRoom = 256 << 10
-	// streamPatience is how long a client may take nothing before it is closed: the
+	// partsRoom is how much of a reply waits for the client before the worker does.
+	partsRoom = 256 << 10
+	// partsPatience is how long a client may take nothing before it is closed: the
 	// state from which its reply is read is kept for it meanwhile.
-	streamPatience = time.Minute
+	partsPatience = time.Minute
 )
 
 var (
-	errStreamGone = errors.New("the client has gone")
-	errStreamSlow = errors.New("the client does not read its reply")
-	errStreamStop = errors.New("the server shuts down")
+	errPartsGone = errors.New("the client has gone")
+	errPartsSlow = errors.New("the client does not read its reply")
+	errPartsStop = errors.New("the server shuts down")
 )
 
-// newStream makes the stream of a call that a worker runs. It is used only when the
+// newParts makes the parts of a call that a worker runs. It is used only when the
 // reply turns out to be large.
-func (s *session) newStream(c *executor.Call, quiet bool) *stream {
-	st := &stream{s: s, quiet: quiet, room: make(chan struct{}, 1)}
+func (s *session) newParts(c *executor.Call, quiet bool) *parts {
+	st := &parts{s: s, quiet: quiet, room: make(chan struct{}, 1)}
 	c.Sink = func(w *wire.Writer) error { return st.part(c, w) }
 	return st
 }
 
 // part sends a part of the reply, and waits until there is room for the next.
-func (st *stream) part(c *executor.Call, w *wire.Writer) error {
+func (st *parts) part(c *executor.Call, w *wire.Writer) error {
 	if st.quiet {
 		w.Buf = w.Buf[:0]
 		return nil
@@ -60,18 +60,18 @@ func (st *stream) part(c *executor.Call, w *wire.Writer) error {
 	w.Buf = st.spare[:0]
 	var taken atomic.Bool
 	st.s.car.post(func() {
-		st.s.stream = st
+		st.s.parts = st
 		st.s.out.Buf = append(st.s.out.Buf, part...)
 		st.unsent.Store(int64(st.s.pending()))
 		taken.Store(true)
 	})
-	err := st.await(func() bool { return taken.Load() && st.unsent.Load() < streamRoom })
+	err := st.await(func() bool { return taken.Load() && st.unsent.Load() < partsRoom })
 	st.spare = part
 	return err
 }
 
 // progress is told by the carrier what the client has taken.
-func (st *stream) progress(sent int64, pending int) {
+func (st *parts) progress(sent int64, pending int) {
 	st.sent.Store(sent)
 	st.unsent.Store(int64(pending))
 	select {
@@ -81,7 +81,7 @@ func (st *stream) progress(sent int64, pending int) {
 }
 
 // await waits for the client.
-func (st *stream) await(ok func() bool) error {
+func (st *parts) await(ok func() bool) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	last, since := st.sent.Load(), time.Now()
@@ -93,29 +93,29 @@ func (st *stream) await(ok func() bool) error {
 			closed := st.s.closed
 			st.s.mu.Unlock()
 			if closed {
-				return errStreamGone
+				return errPartsGone
 			}
 		}
 		if n := st.sent.Load(); n != last {
 			last, since = n, time.Now()
 		}
 		switch {
-		case time.Since(since) > streamPatience:
-			return errStreamSlow
+		case time.Since(since) > partsPatience:
+			return errPartsSlow
 		case st.s.srv.draining.Load():
-			return errStreamStop
+			return errPartsStop
 		}
 	}
 	return nil
 }
 
-// end closes the stream. A reply that broke off cannot be mended: the connection is
+// end is called when all parts are sent. A reply that broke off cannot be mended: the connection is
 // closed.
-func (st *stream) end(failed bool) {
+func (st *parts) end(failed bool) {
 	if !st.begun {
 		return
 	}
-	st.s.car.post(func() { st.s.stream = nil })
+	st.s.car.post(func() { st.s.parts = nil })
 	if failed {
 		st.s.srv.log.Warn("a reply broke off, and its connection is closed", "client", st.s.id, "addr", st.s.addr)
 		go st.s.car.shut()

@@ -93,6 +93,7 @@ type Server struct {
 	stopReq    chan struct{} // closed when a client asks for SHUTDOWN
 	stopAsk    sync.Once
 	save       saver
+	migrations targets
 	metrics    *metricsServer
 }
 
@@ -226,6 +227,7 @@ func (srv *Server) shutdown(ctx context.Context) error {
 	srv.stopLoops(deadline)
 	srv.stopPipes(deadline)
 	srv.stopMetrics()
+	srv.migrations.close()
 	if srv.bgStop != nil {
 		srv.bgStop()
 		srv.background.Wait()

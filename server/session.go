@@ -39,6 +39,7 @@ type session struct {
 	wait     engine.Ticket // what the replies of this turn wait for, and
 	own      bool          // whether they wait for the turn's own commit too
 	answers  int           // replies given in this turn
+	outSize  int           // how many bytes they were the last time
 
 	// waiting: a worker runs this session's command or fetches its rows, or it is
 	// paused: nothing more is parsed until it is resumed.
@@ -50,7 +51,7 @@ type session struct {
 	closed   bool
 	deferred *deferred
 	blocked  *blocked // a command that waits for an element
-	stream   *stream  // a reply that comes in parts
+	parts    *parts   // a reply that comes in parts
 
 	// What the client set.
 	db            int
@@ -479,7 +480,7 @@ func (s *session) defer_(cmd *command.Command, args [][]byte, run func(*wire.Wri
 					return w.waiter
 				}
 			}
-			parts := s.newStream(&c, quiet)
+			parts := s.newParts(&c, quiet)
 			ticket = s.srv.exec.RunAlone(&c)
 			if c.Blocked {
 				return
@@ -604,6 +605,7 @@ func (s *session) release(durable engine.Ticket) {
 
 // emptied is called when everything was sent: the buffer goes back.
 func (s *session) emptied() {
+	s.outSize = len(s.out.Buf)
 	s.srv.bufs.put(s.out.Buf)
 	s.out.Buf, s.sent, s.released = nil, 0, 0
 }
@@ -642,27 +644,37 @@ func copyArgs(args [][]byte) [][]byte {
 
 // buffers is a pool of byte buffers for input and output.
 type buffers struct {
-	small sync.Pool
+	small, large sync.Pool
 }
 
 const (
 	smallBuffer = 16 << 10
-	keepBuffer  = 64 << 10 // larger ones are left to the collector
+	keepBuffer  = 64 << 10
+	largeBuffer = 512 << 10 // for replies of about that size; larger ones are left to the collector
 	keepArgs    = 4 << 10
 )
 
 func (p *buffers) get(n int) []byte {
-	if n <= smallBuffer {
+	switch {
+	case n <= smallBuffer:
 		if b, ok := p.small.Get().(*[smallBuffer]byte); ok {
 			return b[:0]
 		}
 		n = smallBuffer
+	case n > keepBuffer && n <= largeBuffer:
+		if b, ok := p.large.Get().(*[largeBuffer]byte); ok {
+			return b[:0]
+		}
+		n = largeBuffer
 	}
 	return make([]byte, 0, n)
 }
 
 func (p *buffers) put(b []byte) {
-	if cap(b) >= smallBuffer && cap(b) <= keepBuffer {
+	switch n := cap(b); {
+	case n >= smallBuffer && n <= keepBuffer:
 		p.small.Put((*[smallBuffer]byte)(b[:smallBuffer]))
+	case n >= largeBuffer && n <= 2*largeBuffer:
+		p.large.Put((*[largeBuffer]byte)(b[:largeBuffer]))
 	}
 }

@@ -55,6 +55,8 @@ func (srv *Server) limitCommands() {
 			},
 			MaxBulk: c.Int("proto-max-bulk-len"),
 			LFU:     strings.Contains(c.Enum("maxmemory-policy"), "lfu"),
+
+			SkipChecksum: srv.debug.skipChecksum.Load(),
 		})
 	}
 }

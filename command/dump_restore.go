@@ -1,0 +1,340 @@
+package command
+
+import (
+	"math"
+
+	"redoubt/keyspace"
+	"redoubt/number"
+	"redoubt/rdb"
+	"redoubt/types/hash"
+	"redoubt/types/list"
+	sets "redoubt/types/set"
+	"redoubt/types/str"
+	"redoubt/types/stream"
+	"redoubt/types/zset"
+)
+
+const restoreSyntax = "key ttl:integer serialized-value:string [REPLACE]@3.0.0 [ABSTTL]@5.0.0 [IDLETIME seconds:integer]@5.0.0 " +
+	"[FREQ frequency:integer]@5.0.0"
+
+var restore = &Command{
+	Name: "restore", Group: Generic, Since: "2.6.0", Arity: -4,
+	Flags: Write | DenyOOM | Peek, Categories: CatDangerous, Keys: OneKey(1, OW|Update),
+	Syntax:  restoreSyntax,
+	Summary: "Makes a key of what DUMP returned for another one, here or in Redis.",
+	Run:     restoreKey,
+}
+
+var restoreAsking = &Command{
+	Name: "restore-asking", Group: Server, Since: "3.0.0", Arity: -4,
+	Flags: Write | DenyOOM | Asking | SysCmd | Peek, Categories: CatKeyspace | CatDangerous, Keys: OneKey(1, OW|Update),
+	Syntax:  restoreSyntax,
+	Summary: "Is RESTORE between the nodes of a cluster.",
+	Run:     restoreKey,
+}
+
+// restoreOptions are what follows the payload.
+type restoreOptions struct {
+	replace, absolute bool
+	idle, freq        int64 // -1: not given
+}
+
+func parseRestore(args [][]byte) (o restoreOptions, err error) {
+	o.idle, o.freq = -1, -1
+	for i := 0; i < len(args); i++ {
+		more := i+1 < len(args)
+		switch {
+		case isWord(args[i], "replace"):
+			o.replace = true
+		case isWord(args[i], "absttl"):
+			o.absolute = true
+		case isWord(args[i], "idletime") && more && o.freq < 0:
+			i++
+			n, ok := number.ParseInt(args[i])
+			if !ok {
+				return o, ErrNotInteger
+			}
+			if n < 0 {
+				return o, ErrRestoreIdle
+			}
+			o.idle = n
+		case isWord(args[i], "freq") && more && o.idle < 0:
+			i++
+			n, ok := number.ParseInt(args[i])
+			if !ok {
+				return o, ErrNotInteger
+			}
+			if n < 0 || n > 255 {
+				return o, ErrRestoreFreq
+			}
+			o.freq = n
+		default:
+			return o, ErrSyntax
+		}
+	}
+	return o, nil
+}
+
+func restoreKey(c *Ctx) error {
+	key, payload := c.Args[1], c.Args[3]
+	o, err := parseRestore(c.Args[4:])
+	if err != nil {
+		return err
+	}
+	old := c.Tx.Find(key)
+	if old.Exists() && !o.replace {
+		return ErrBusyKey
+	}
+	ttl, ok := number.ParseInt(c.Args[2])
+	if !ok {
+		return ErrNotInteger
+	}
+	if ttl < 0 {
+		return ErrRestoreTTL
+	}
+	if c.Tx.Heavy(int64(len(payload))) { // the checksum alone takes its time
+		return nil
+	}
+	v, err := rdb.Open(payload, rdb.Options{MaxString: c.Limits.MaxBulk, SkipChecksum: c.Limits.SkipChecksum})
+	if err != nil {
+		return payloadError(err)
+	}
+	if ttl > 0 && !o.absolute {
+		ttl = min(ttl, math.MaxInt64-c.Tx.Now) + c.Tx.Now
+	}
+	if v.Kind != rdb.String && c.Tx.Heavy(int64(len(payload))/restoreSize*restoreWork) {
+		return nil
+	}
+	if old.Exists() {
+		c.Tx.Remove(key, old)
+	}
+	if ttl > 0 && ttl <= c.Tx.Now {
+		return restoreDead(c, v, old.Exists())
+	}
+	if err := restoreValue(c, key, v, ttl); err != nil {
+		return payloadError(err)
+	}
+	c.Tx.Changed(keyspace.Generic, "restore", key)
+	c.Usage.Touch(key)
+	if a, ok := c.Usage.(ager); ok && (o.idle >= 0 || o.freq >= 0) {
+		a.Age(key, max(0, o.idle), o.freq)
+	}
+	c.Reply.OK()
+	return nil
+}
+
+// ager is a Usage that can be told how a key was used elsewhere.
+type ager interface {
+	// Age makes a key one that was not used for so many seconds, or, unless freq
+	// is negative, one with this access counter.
+	Age(key []byte, idle, freq int64)
+}
+
+// restoreWork is what an element weighs, in the terms of Tx.Heavy, and restoreSize
+// about how many bytes of a payload it has at least.
+const (
+	restoreWork = 64
+	restoreSize = 8
+)
+
+// restoreDead checks a value whose time is over already: it is not stored.
+func restoreDead(c *Ctx, v *rdb.Value, deleted bool) error {
+	var err error
+	switch v.Kind {
+	case rdb.String:
+		err = v.String(func(int64, []byte) error { return nil })
+	case rdb.List:
+		err = v.List(func([]byte) error { return nil })
+	case rdb.Set:
+		err = v.Set(func([]byte) error { return nil })
+	case rdb.ZSet:
+		err = v.ZSet(func([]byte, float64) error { return nil })
+	case rdb.Hash:
+		err = v.Hash(func(_, _ []byte, _ int64) error { return nil })
+	case rdb.Stream:
+		err = v.Stream(nothing{})
+	}
+	if err != nil {
+		return payloadError(err)
+	}
+	if deleted {
+		c.Tx.Changed(keyspace.Generic, "del", c.Args[1])
+	}
+	c.Reply.OK()
+	return nil
+}
+
+// nothing is a visitor of a stream that is only checked.
+type nothing struct{}
+
+func (nothing) Entry(rdb.ID, [][]byte) error        { return nil }
+func (nothing) Info(rdb.StreamInfo) error           { return nil }
+func (nothing) Group([]byte, rdb.ID, int64) error   { return nil }
+func (nothing) Consumer([]byte, int64, int64) error { return nil }
+func (nothing) Pending(rdb.ID, int64, uint64) error { return nil }
+
+// restoreValue makes a key, which does not exist, what the payload says. Elements
+// go from the payload to the rows one by one.
+func restoreValue(c *Ctx, key []byte, v *rdb.Value, expire int64) (err error) {
+	tx, limits := c.Tx, &c.Limits.Limits
+	switch v.Kind {
+	case rdb.String:
+		return restoreString(c, key, v, expire)
+	case rdb.List:
+		w := list.NewWriter(tx, key, limits.ListSize)
+		if err = v.List(func(b []byte) error { w.Add(b); return tx.Err() }); err == nil {
+			w.Store(keyspace.Meta{}, expire)
+		}
+		return err
+	case rdb.Set:
+		s, err := sets.Find(tx, key, limits)
+		if err == nil {
+			err = v.Set(func(b []byte) error { s.Add(b); return tx.Err() })
+		}
+		if err != nil {
+			return err
+		}
+		s.Save()
+	case rdb.ZSet:
+		z := zset.Create(tx, key, limits)
+		defer z.Release()
+		if err = v.ZSet(func(b []byte, f float64) error { z.Insert(b, f); return tx.Err() }); err != nil {
+			return err
+		}
+		z.Save()
+	case rdb.Hash:
+		h, err := hash.Open(tx, key, limits)
+		if err != nil {
+			return err
+		}
+		defer h.Release()
+		err = v.Hash(func(field, value []byte, at int64) error {
+			if at == 0 || at > tx.Now { // others are gone already
+				h.Set(field, value, at)
+			}
+			return tx.Err()
+		})
+		if err != nil {
+			return err
+		}
+		h.Save()
+	case rdb.Stream:
+		if err := restoreStream(c, key, v); err != nil {
+			return err
+		}
+	}
+	if expire == 0 {
+		return nil
+	}
+	if old := tx.Find(key); old.Exists() { // not a hash whose fields are all gone
+		m := old
+		m.Expire = expire
+		tx.Store(key, old, m)
+	}
+	return nil
+}
+
+// restoreString stores a string: a short one as SET would, a long one in pieces.
+func restoreString(c *Ctx, key []byte, v *rdb.Value, expire int64) error {
+	var w *str.Writer
+	var whole []byte
+	err := v.String(func(size int64, piece []byte) error {
+		if size == int64(len(piece)) {
+			whole = piece
+			str.Put(c.Tx, key, keyspace.Meta{}, piece, expire)
+			return c.Tx.Err()
+		}
+		if w == nil {
+			w = str.NewWriter(c.Tx, key)
+		}
+		w.Write(piece)
+		return c.Tx.Err()
+	})
+	switch {
+	case err != nil:
+		return err
+	case w != nil:
+		w.Store(keyspace.Meta{}, expire)
+	case whole == nil:
+		str.Put(c.Tx, key, keyspace.Meta{}, nil, expire)
+	}
+	return nil
+}
+
+// streamWriter makes a stream of what is visited.
+type streamWriter struct {
+	c     *Ctx
+	key   []byte
+	s     stream.Stream
+	group *stream.Group
+	one   *stream.Consumer
+	held  int
+}
+
+// streamHeld is how much memory of the execution a stream in progress may take.
+const streamHeld = 256 << 10
+
+func restoreStream(c *Ctx, key []byte, v *rdb.Value) error {
+	w := streamWriter{c: c, key: key, held: c.Tx.Held()}
+	if err := w.open(); err != nil {
+		return err
+	}
+	if err := v.Stream(&w); err != nil {
+		return err
+	}
+	w.endGroup()
+	w.s.Save()
+	return c.Tx.Err()
+}
+
+func (w *streamWriter) open() (err error) {
+	w.s, err = stream.Open(w.c.Tx, w.key)
+	return err
+}
+
+// Entry adds an entry. Entries are built in the memory of the execution: now and
+// then it is given back.
+func (w *streamWriter) Entry(id rdb.ID, fields [][]byte) error {
+	if w.c.Tx.Held()-w.held > streamHeld {
+		w.s.Save()
+		w.c.Tx.Release(w.held)
+		if err := w.open(); err != nil {
+			return err
+		}
+	}
+	if err := w.s.Add(stream.ID(id), fields, &w.c.Limits.Limits); err != nil {
+		return err
+	}
+	return w.c.Tx.Err()
+}
+
+func (w *streamWriter) Info(i rdb.StreamInfo) error {
+	w.s.Create()
+	w.s.SetID(stream.ID(i.Last), i.Added, stream.ID(i.MaxDeleted))
+	return w.c.Tx.Err()
+}
+
+func (w *streamWriter) Group(name []byte, last rdb.ID, read int64) error {
+	w.endGroup()
+	if w.group = w.s.CreateGroup(name, stream.ID(last), read); w.group == nil {
+		return rdb.ErrFormat
+	}
+	return w.c.Tx.Err()
+}
+
+func (w *streamWriter) endGroup() {
+	if w.group != nil {
+		w.group.Save()
+	}
+}
+
+func (w *streamWriter) Consumer(name []byte, seen, active int64) error {
+	w.one = w.group.AddConsumer(name)
+	w.one.Seen, w.one.Active = seen, active
+	return nil
+}
+
+func (w *streamWriter) Pending(id rdb.ID, delivered int64, count uint64) error {
+	w.group.Assign(stream.Pending{}, false, w.one, stream.Pending{ID: stream.ID(id), Time: delivered, Count: int64(count)})
+	return w.c.Tx.Err()
+}

@@ -1,0 +1,332 @@
+package command
+
+import (
+	"bytes"
+	"cmp"
+	"math"
+	"slices"
+
+	"redoubt/keyspace"
+	"redoubt/number"
+	"redoubt/types"
+	sets "redoubt/types/set"
+	"redoubt/types/zset"
+)
+
+// Unions, intersections and differences of sorted sets. Sets are taken as well:
+// their members have the score 1.
+//
+// A result that is stored goes straight into the new value, which is part of the
+// batch, and is not held besides; one that is replied has to be sorted first.
+
+var zunion = &Command{
+	Name: "zunion", Group: SortedSet, Since: "6.2.0", Arity: -3,
+	Flags: ReadOnly | MovableKeys, Keys: KeyNum(1, RO|Access),
+	Syntax:     "numkeys:integer key... [WEIGHTS weight:integer...] [AGGREGATE aggregate=<SUM|MIN|MAX>] [WITHSCORES]",
+	Summary:    "Lists the members that are in any of several sorted sets.",
+	Complexity: "O(N)+O(M*log(M)) with N being the sum of the sizes and M the size of the result",
+	Run:        func(c *Ctx) error { return c.zreplied((*zalgebra).union, false) },
+}
+
+var zinter = &Command{
+	Name: "zinter", Group: SortedSet, Since: "6.2.0", Arity: -3,
+	Flags: ReadOnly | MovableKeys, Keys: KeyNum(1, RO|Access),
+	Syntax:     "numkeys:integer key... [WEIGHTS weight:integer...] [AGGREGATE aggregate=<SUM|MIN|MAX>] [WITHSCORES]",
+	Summary:    "Lists the members that are in all of several sorted sets.",
+	Complexity: "O(N*K)+O(M*log(M)) with N being the smallest size, K the number of sorted sets and M the size of the result",
+	Run:        func(c *Ctx) error { return c.zreplied((*zalgebra).inter, false) },
+}
+
+var zdiff = &Command{
+	Name: "zdiff", Group: SortedSet, Since: "6.2.0", Arity: -3,
+	Flags: ReadOnly | MovableKeys, Keys: KeyNum(1, RO|Access),
+	Syntax:     "numkeys:integer key... [WITHSCORES]",
+	Summary:    "Lists the members of a sorted set that are not in others.",
+	Complexity: "O(N*K)+O(M*log(M)) with N being the size of the first, K the number of sorted sets and M the size of the result",
+	Run:        func(c *Ctx) error { return c.zreplied((*zalgebra).diff, true) },
+}
+
+// zstoreKeys are the keys of the commands with a destination.
+func zstoreKeys() []KeySpec { return []KeySpec{OneKey(1, OW|Update)[0], KeyNum(2, RO|Access)[0]} }
+
+var zunionStore = &Command{
+	Name: "zunionstore", Group: SortedSet, Since: "2.0.0", Arity: -4,
+	Flags: Write | DenyOOM | MovableKeys, Keys: zstoreKeys(),
+	Syntax:     "destination:key numkeys:integer key... [WEIGHTS weight:integer...] [AGGREGATE aggregate=<SUM|MIN|MAX>]",
+	Summary:    "Stores the union of several sorted sets.",
+	Complexity: "O(N)+O(M*log(M)) with N being the sum of the sizes and M the size of the result",
+	Run:        func(c *Ctx) error { return c.zstored((*zalgebra).union, "zunionstore") },
+}
+
+var zinterStore = &Command{
+	Name: "zinterstore", Group: SortedSet, Since: "2.0.0", Arity: -4,
+	Flags: Write | DenyOOM | MovableKeys, Keys: zstoreKeys(),
+	Syntax:     "destination:key numkeys:integer key... [WEIGHTS weight:integer...] [AGGREGATE aggregate=<SUM|MIN|MAX>]",
+	Summary:    "Stores the intersection of several sorted sets.",
+	Complexity: "O(N*K)+O(M*log(M)) with N being the smallest size, K the number of sorted sets and M the size of the result",
+	Run:        func(c *Ctx) error { return c.zstored((*zalgebra).inter, "zinterstore") },
+}
+
+var zdiffStore = &Command{
+	Name: "zdiffstore", Group: SortedSet, Since: "6.2.0", Arity: -4,
+	Flags: Write | DenyOOM | MovableKeys, Keys: zstoreKeys(),
+	Syntax:     "destination:key numkeys:integer key...",
+	Summary:    "Stores the members of a sorted set that are not in others.",
+	Complexity: "O(N*K)+O(M*log(M)) with N being the size of the first, K the number of sorted sets and M the size of the result",
+	Run:        func(c *Ctx) error { return c.zstored((*zalgebra).diff, "zdiffstore") },
+}
+
+var zinterCard = &Command{
+	Name: "zintercard", Group: SortedSet, Since: "7.0.0", Arity: -3,
+	Flags: ReadOnly | MovableKeys, Keys: KeyNum(1, RO|Access),
+	Syntax:     "numkeys:integer key... [LIMIT limit:integer]",
+	Summary:    "Counts the members that are in all of several sorted sets.",
+	Complexity: "O(N*K) with N being the smallest size and K the number of sorted sets",
+	Run: func(c *Ctx) error {
+		a := &zalgebra{c: c, card: true}
+		if err := a.read(c.Args[1:]); err != nil {
+			return err
+		}
+		n := int64(0)
+		a.inter(func([]byte, float64) bool {
+			n++
+			return n != a.limit
+		})
+		c.Reply.Int(n)
+		return nil
+	},
+}
+
+// zalgebra is a call of one of the commands.
+type zalgebra struct {
+	c       *Ctx
+	sources []*zsource
+	mix     func(a, b float64) float64 // AGGREGATE
+
+	store, diffs, card bool // which options there are
+	withScores         bool
+	limit              int64
+
+	acc zaccumulator
+}
+
+// zsource is a set or a sorted set that is read.
+type zsource struct {
+	key    []byte
+	z      *zset.ZSet
+	s      *sets.Set
+	weight float64
+}
+
+// zaccumulator holds the result of a union while it grows.
+type zaccumulator interface {
+	Score(member []byte) (float64, bool)
+	Insert(member []byte, score float64)
+	Replace(member []byte, old, score float64) bool
+}
+
+func (s *zsource) size() int64 {
+	if s.s != nil {
+		return s.s.Size()
+	}
+	return s.z.Len()
+}
+
+func (s *zsource) score(member []byte) (float64, bool) {
+	if s.s != nil {
+		return 1, s.s.Has(member)
+	}
+	return s.z.Score(member)
+}
+
+// each visits the elements; visit may write.
+func (s *zsource) each(visit func(member []byte, score float64) bool) {
+	if s.z != nil {
+		s.z.WalkApart(zset.Whole, false, 0, math.MaxInt64, visit)
+		return
+	}
+	const pageSize = 512
+	var page []byte
+	var ends []int
+	for cursor, more := uint64(0), true; more; more = cursor != 0 {
+		page, ends = page[:0], ends[:0]
+		cursor = s.s.Scan(cursor, pageSize, func(member []byte) {
+			page = append(page, member...)
+			ends = append(ends, len(page))
+		})
+		at := 0
+		for _, end := range ends {
+			if !visit(page[at:end], 1) {
+				return
+			}
+			at = end
+		}
+	}
+}
+
+// read takes in the call, from the number of keys on. As in Redis, the keys are
+// looked at before the options.
+func (a *zalgebra) read(args [][]byte) error {
+	n, err := integer(args[0])
+	switch {
+	case err != nil:
+		return err
+	case n < 1:
+		return noInputError(a.c.Cmd.FullName)
+	case n > int64(len(args)-1):
+		return ErrSyntax
+	}
+	for _, key := range args[1 : 1+n] {
+		s, err := a.open(key)
+		if err != nil {
+			return err
+		}
+		a.sources = append(a.sources, s)
+	}
+	a.mix = addScores
+	return a.options(args[1+n:])
+}
+
+func (a *zalgebra) open(key []byte) (s *zsource, err error) {
+	s = &zsource{key: key, weight: 1}
+	switch a.c.Tx.Find(key).Type {
+	case keyspace.Set:
+		s.s, err = sets.Read(a.c.Tx, key)
+	case keyspace.ZSet, keyspace.None:
+		s.z, err = zset.Read(a.c.Tx, key)
+	default:
+		err = types.ErrWrongType
+	}
+	return s, err
+}
+
+func (a *zalgebra) options(args [][]byte) error {
+	for len(args) > 0 {
+		used := 2
+		switch word := args[0]; {
+		case !a.diffs && !a.card && len(args) > len(a.sources) && isWord(word, "weights"):
+			for i, s := range a.sources {
+				var ok bool
+				if s.weight, ok = number.ParseDouble(args[1+i]); !ok {
+					return errZWeight
+				}
+			}
+			used = 1 + len(a.sources)
+		case !a.diffs && !a.card && len(args) > 1 && isWord(word, "aggregate"):
+			switch how := args[1]; {
+			case isWord(how, "sum"):
+				a.mix = addScores
+			case isWord(how, "min"):
+				a.mix = lowerScore
+			case isWord(how, "max"):
+				a.mix = higherScore
+			default:
+				return ErrSyntax
+			}
+		case !a.store && !a.card && isWord(word, "withscores"):
+			a.withScores, used = true, 1
+		case a.card && len(args) > 1 && isWord(word, "limit"):
+			var ok bool
+			if a.limit, ok = number.ParseInt(args[1]); !ok || a.limit < 0 {
+				return errZCardLimit
+			}
+		default:
+			return ErrSyntax
+		}
+		args = args[used:]
+	}
+	return nil
+}
+
+// addScores adds; infinities that cancel each other are 0.
+func addScores(a, b float64) float64 { return orZero(a + b) }
+
+func lowerScore(a, b float64) float64 {
+	if b < a {
+		return b
+	}
+	return a
+}
+
+func higherScore(a, b float64) float64 {
+	if b > a {
+		return b
+	}
+	return a
+}
+
+func orZero(f float64) float64 {
+	if math.IsNaN(f) {
+		return 0
+	}
+	return f
+}
+
+// bySize puts the smallest sources first. Sums of floats depend on the order.
+func (a *zalgebra) bySize() {
+	slices.SortStableFunc(a.sources, func(x, y *zsource) int { return cmp.Compare(x.size(), y.size()) })
+}
+
+// union gathers everything in the accumulator; visit is not called.
+func (a *zalgebra) union(func([]byte, float64) bool) {
+	a.bySize()
+	work := int64(0)
+	for _, s := range a.sources {
+		work += s.size() * elemWork
+	}
+	if a.c.Tx.Heavy(work) {
+		return
+	}
+	for _, s := range a.sources {
+		s.each(func(member []byte, score float64) bool {
+			score = orZero(s.weight * score)
+			if old, ok := a.acc.Score(member); ok {
+				a.acc.Replace(member, old, a.mix(old, score))
+			} else {
+				a.acc.Insert(member, score)
+			}
+			return a.c.Tx.Err() == nil
+		})
+	}
+}
+
+// inter visits the members that are in all sources.
+func (a *zalgebra) inter(visit func(member []byte, score float64) bool) {
+	a.bySize()
+	first, others := a.sources[0], a.sources[1:]
+	if first.size() == 0 || a.c.Tx.Heavy(first.size()*int64(len(a.sources))*elemWork) {
+		return
+	}
+	first.each(func(member []byte, score float64) bool {
+		sum := orZero(first.weight * score)
+		for _, s := range others {
+			other, ok := s.score(member)
+			if !ok {
+				return a.c.Tx.Err() == nil
+			}
+			sum = a.mix(sum, s.weight*other)
+		}
+		return visit(member, sum)
+	})
+}
+
+// diff visits the members of the first source that no other has.
+func (a *zalgebra) diff(visit func(member []byte, score float64) bool) {
+	first, others := a.sources[0], a.sources[1:]
+	if first.size() == 0 || a.c.Tx.Heavy(first.size()*int64(len(a.sources))*elemWork) {
+		return
+	}
+	for _, s := range others {
+		if bytes.Equal(s.key, first.key) {
+			return
+		}
+	}
+	first.each(func(member []byte, score float64) bool {
+		for _, s := range others {
+			if _, ok := s.score(member); ok {
+				return a.c.Tx.Err() == nil
+			}
+		}
+		return visit(member, score)
+	})
+}

@@ -1,0 +1,99 @@
+package executor
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"redoubt/command"
+	"redoubt/keyspace"
+)
+
+// A call that reads keys which it did not name sees one state of all of them: each
+// write sets all weights to the same number, and SORT must never find two.
+func TestUnnamedKeysAreOfOneState(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	rng := seeded(t)
+	f.client().do("rpush list a b c d")
+	f.client().do("mset w_a 0 w_b 0 w_c 0 w_d 0")
+	f.actors(9, rng, func(i int, a *actor) {
+		for n := range rounds(300) {
+			if i < 6 {
+				v := " " + strings.Repeat("x", 1+n%7)
+				a.send("mset w_a" + v + " w_b" + v + " w_c" + v + " w_d" + v)
+				continue
+			}
+			var reply string
+			switch n % 3 {
+			case 0:
+				reply = a.send("sort_ro list by nosort get w_*")
+			case 1:
+				reply = a.send("sort list by nosort get w_*")
+			default:
+				a.send("sort list by w_* alpha get w_* store d" + string(rune('0'+i)))
+				reply = a.send("lrange d" + string(rune('0'+i)) + " 0 -1")
+			}
+			parts := strings.Fields(strings.Trim(reply, "[]"))
+			if len(parts) != 4 || len(slices.Compact(parts)) != 1 {
+				t.Errorf("weights of two states: %q", reply)
+				return
+			}
+		}
+	})
+}
+
+// SORT says so when it is going to read such keys, and only then.
+func TestSortNamesItsNeed(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.client().do("rpush list 2 1")
+	for line, whole := range map[string]bool{
+		"sort list": false, "sort_ro list": false, "sort list store d": false, "sort list by nosort get #": false, "sort_ro list get const": false,
+		"sort list by w_*": true, "sort_ro list by w_*": true, "sort_ro list by h_*->f": true, "sort list get w_* store d": true,
+		"sort_ro list get # get w_*": true, "sort list by nosort get w_*": true, "sort list by w_* by nosort": false,
+	} {
+		c := f.client()
+		if took := c.try(line); took == whole || c.call.Whole != whole {
+			t.Errorf("%q: the loop took it: %v, it needs all keys: %v", line, took, c.call.Whole)
+		}
+		c.b.Commit()
+	}
+}
+
+// A call of a command that may write is a read if it says so: it needs no latch of
+// its own, and cannot write.
+func TestReadsOnly(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.client().do("set k v")
+	var writable, oneState bool
+	cmd := &command.Command{
+		Name: "maybe", FullName: "maybe", Arity: -2, Flags: command.Write, Keys: command.OneKey(1, command.RW),
+		ReadsOnly: func(args [][]byte) bool { return len(args) == 2 },
+		Run: func(c *command.Ctx) error {
+			if len(c.Args) > 2 && c.Tx.Whole() {
+				return nil
+			}
+			m := c.Tx.Find(c.Args[1])
+			writable, oneState = c.Tx.Writable, c.Tx.OneState
+			if string(m.Body) != "v" {
+				t.Errorf("found %q", m.Body)
+			}
+			c.Tx.Store(c.Args[1], m, keyspace.Meta{Type: keyspace.String, Encoding: keyspace.Raw, Body: []byte("v")})
+			c.Reply.OK()
+			return nil
+		},
+	}
+	a := &actor{client: f.client()}
+	if reply, _ := a.reply(cmd, "maybe k"); writable || !strings.Contains(reply, "not flagged as a write") {
+		t.Errorf("a call that only reads could write: %q", reply)
+	}
+	if reply, _ := a.reply(cmd, "maybe k all"); !writable || !oneState || reply != "OK" {
+		t.Errorf("writable %v, one state %v: %q", writable, oneState, reply)
+	}
+	cmd.ReadsOnly = func([][]byte) bool { return true }
+	if reply, _ := a.reply(cmd, "maybe k all"); writable || !oneState || !strings.Contains(reply, "not flagged as a write") {
+		t.Errorf("writable %v, one state %v: %q", writable, oneState, reply)
+	}
+}
