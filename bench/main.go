@@ -8,6 +8,7 @@
 //	go run ./bench -suite everysec    # Redoubt's engine against Redis's AOF
 //	go run ./bench -suite always
 //	go run ./bench -suite types       # hashes, lists, sets, sorted sets, streams
+//	go run ./bench -suite huge        # collections of up to ten million elements
 //	go run ./bench -suite large       # more data than Redoubt's memory budget
 //	go run ./bench -suite many        # ten million keys in memory
 //	go run ./bench -suite sustained   # latency while writing at full speed
@@ -34,7 +35,7 @@ import (
 	"time"
 )
 
-const suiteNames = "mem, everysec, always, types, large, many, sustained, soak"
+const suiteNames = "mem, everysec, always, types, huge, large, many, sustained, soak"
 
 // A flag that is 0 or empty takes the value of the suite, see suites.
 var (
@@ -77,6 +78,7 @@ func suites() map[string]suite {
 		"everysec": {front, small, runFront},
 		"always":   {scale{requests: 20_000, keys: 1_000_000, rounds: 4}, scale{requests: 2000, keys: 100_000, rounds: 2}, runFront},
 		"types":    {scale{requests: 100_000, keys: 200_000, rounds: 3}, scale{requests: 10_000, keys: 20_000, rounds: 1}, runTypes},
+		"huge":     {scale{requests: 5000, keys: 10_000_000, maxmemory: "256mb"}, scale{requests: 500, keys: 20_000, maxmemory: "64mb"}, runHuge},
 		"large": {
 			scale{keys: 5_000_000, rounds: 4, time: 5 * time.Second, maxmemory: "256mb"},
 			scale{keys: 500_000, rounds: 2, time: time.Second, maxmemory: "32mb"}, runLarge,

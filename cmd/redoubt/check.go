@@ -7,6 +7,7 @@ import (
 
 	"redoubt/engine/local"
 	"redoubt/keyspace"
+	"redoubt/types/check"
 )
 
 // redoubt check: everything that can be known to be wrong with a store.
@@ -89,7 +90,7 @@ func checkStore(i *local.Inspection, f *findings, p *progress) {
 		report("journal", "replay", err.Error())
 		return
 	}
-	seen := keyspace.Check(state, state.Counters, func(kind, place, what string) { f.rows++; f.print(kind, place, what) },
+	seen := keyspace.Check(state, state.Counters, check.Examine, func(kind, place, what string) { f.rows++; f.print(kind, place, what) },
 		func(slot int, rows int64) {
 			p.begin("rows")
 			p.show(fmt.Sprintf("%3d %%, %d", slot*100/keyspace.Slots, rows))

@@ -10,6 +10,8 @@ import (
 
 	"redoubt/engine"
 	"redoubt/keyspace"
+	"redoubt/types"
+	"redoubt/types/zset"
 )
 
 func TestCheckOfAHealthyStore(t *testing.T) {
@@ -116,5 +118,43 @@ func TestCheckForgivesATornTail(t *testing.T) {
 	out, _, err := use("check", "--dir", dir)
 	if err != nil || !strings.Contains(out, "note: journal: journal/"+filepath.Base(seg)) || !strings.Contains(out, "the next start cuts it off") {
 		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// The tools know the rows of collections.
+func TestToolsKnowCollections(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	f := newStore(t, dir)
+	limits := types.DefaultLimits
+	var ref keyspace.Ref
+	f.do(0, func(tx *keyspace.Tx) {
+		z := zset.Create(tx, []byte("board"), &limits)
+		for i := range 2000 {
+			z.Add(fmt.Appendf(nil, "player %d", i), float64(i))
+		}
+		z.Save()
+		ref = tx.Find([]byte("board")).Ref()
+	})
+	f.close()
+	out, _, err := use("check", "--dir", dir)
+	if err != nil || !strings.Contains(out, "rows: 4014; keys: 1, 0 of them with an expiry, 1 with rows of their own\n") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	f = newStore(t, dir)
+	score := keyspace.AppendRowKey(nil, ref, keyspace.ScoreRow)
+	f.raw(func(b *engine.Batch) { b.Delete(append(score, "\xc0\x8f\x40\x00\x00\x00\x00\x00player 1000"...)) })
+	f.close()
+	out, _, err = use("check", "--dir", dir)
+	for _, want := range []string{`value: member "player 1000" of value `, ": it has no score row for its score; it belongs to key \"board\" ", "value: segment from score ", " of member \"player "} {
+		if err == nil || !strings.Contains(out, want) {
+			t.Errorf("%v\n%s\nlacks %s", err, out, want)
+		}
+	}
+	out, _, err = use("journal", "--dir", dir)
+	for _, want := range []string{`put    key "board" of database 0 (keyspace 1), slot `, " = zset, rows, 2000 members, value ", `delete score 1000 of member "player 1000" of value `, "put    first segment of value "} {
+		if err != nil || !strings.Contains(out, want) {
+			t.Errorf("%v\nlacks %s", err, want)
+		}
 	}
 }

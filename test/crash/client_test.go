@@ -3,7 +3,6 @@ package crash
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"sort"
 	"strconv"
@@ -12,10 +11,34 @@ import (
 	"redoubt/internal/respclient"
 )
 
-// value is what a key holds: its string and the time it expires at, 0 if never.
+// value is what a key holds: its string or, as far as a client knows it, its
+// collection; and the time it expires at, 0 if never. A collection that was found
+// in a store is its text.
 type value struct {
 	text string
 	at   int64
+	coll collection
+}
+
+// collection is a client's model of one. Its text names its type and all that is
+// in it, so that equal ones have equal texts.
+type collection interface {
+	clone() collection
+	String() string
+}
+
+func (v value) String() string {
+	if v.coll != nil {
+		return v.coll.String()
+	}
+	return v.text
+}
+
+func (v value) clone() value {
+	if v.coll != nil {
+		v.coll = v.coll.clone()
+	}
+	return v
 }
 
 // state is what one client's databases hold.
@@ -24,7 +47,10 @@ type state map[int]map[string]value
 func (s state) clone() state {
 	c := state{}
 	for db, keys := range s {
-		c[db] = maps.Clone(keys)
+		c[db] = make(map[string]value)
+		for k, v := range keys {
+			c[db][k] = v.clone()
+		}
 	}
 	return c
 }
@@ -82,6 +108,9 @@ const farFuture = 33_177_117_420_000
 
 // next makes the next operation.
 func (c *client) next() op {
+	if c.id%2 == 0 && c.rng.IntN(3) > 0 {
+		return c.collectionOp()
+	}
 	db := c.db
 	put := func(k string, v value) func(state) string {
 		return func(s state) string { s[db][k] = v; return "OK" }
@@ -101,7 +130,7 @@ func (c *client) next() op {
 		k, v := c.key("log"), c.text()
 		return op{[]string{"APPEND", k, v}, func(s state) string {
 			old := s[db][k]
-			s[db][k] = value{old.text + v, old.at}
+			s[db][k] = value{text: old.text + v, at: old.at}
 			return strconv.Itoa(len(s[db][k].text))
 		}}
 	case 7:
@@ -113,13 +142,13 @@ func (c *client) next() op {
 		}}
 	case 8:
 		k, v, at := c.key("expire"), c.text(), int64(farFuture+c.rng.IntN(1000))
-		return op{[]string{"SET", k, v, "PXAT", strconv.FormatInt(at, 10)}, put(k, value{v, at})}
+		return op{[]string{"SET", k, v, "PXAT", strconv.FormatInt(at, 10)}, put(k, value{text: v, at: at})}
 	case 9:
 		k, at := c.key(pick(c.rng, "set", "log", "expire")), int64(farFuture+c.rng.IntN(1000))
 		return op{[]string{"PEXPIREAT", k, strconv.FormatInt(at, 10)}, func(s state) string {
 			v, there := s[db][k]
 			if there {
-				s[db][k] = value{v.text, at}
+				s[db][k] = value{text: v.text, at: at}
 			}
 			return one(there)
 		}}
@@ -203,13 +232,31 @@ func (c *client) write(addr string) error {
 			if v.IsError() && strings.HasPrefix(v.Str, "SHUTDOWN") {
 				return errors.New(v.Str)
 			}
-			if want := c.inflight[0].apply(c.acked); v.Str != want {
-				return fmt.Errorf("%w: %.80q answers %s, want %s", errWrongReply, c.inflight[0].args, v, want)
+			if got, want := plain(v), c.inflight[0].apply(c.acked); got != want {
+				return fmt.Errorf("%w: %.80q answers %.300s, want %.300s", errWrongReply, c.inflight[0].args, got, want)
 			}
 			c.inflight = c.inflight[1:]
 			c.count++
 		}
 	}
+}
+
+// plain is a reply as a model names it: of an error only the first word.
+func plain(v respclient.Value) string {
+	switch {
+	case v.IsError():
+		word, _, _ := strings.Cut(v.Str, " ")
+		return word
+	case v.IsNull:
+		return "nil"
+	case len(v.Elems) > 0 || v.Kind == respclient.Array:
+		var list []string
+		for _, e := range v.Elems {
+			list = append(list, plain(e))
+		}
+		return "[" + strings.Join(list, " ") + "]"
+	}
+	return v.Str
 }
 
 // settle compares what a restarted server holds with what the client knows. It
@@ -241,14 +288,18 @@ func compare(want, got state) string {
 	for db := range want {
 		for k, w := range want[db] {
 			if g, ok := got[db][k]; !ok {
-				diffs = append(diffs, fmt.Sprintf("%d/%s is lost, was %s", db, k, brief(w)))
-			} else if g != w {
-				diffs = append(diffs, fmt.Sprintf("%d/%s is %s, want %s", db, k, brief(g), brief(w)))
+				diffs = append(diffs, fmt.Sprintf("%d/%s is lost, was %s", db, k, brief(w, 0)))
+			} else if a, b := w.String(), g.String(); a != b || g.at != w.at {
+				from := 0
+				for from < min(len(a), len(b)) && a[from] == b[from] {
+					from++
+				}
+				diffs = append(diffs, fmt.Sprintf("%d/%s is %s, want %s", db, k, brief(g, from), brief(w, from)))
 			}
 		}
 		for k, g := range got[db] {
 			if _, ok := want[db][k]; !ok {
-				diffs = append(diffs, fmt.Sprintf("%d/%s is %s, should not be there", db, k, brief(g)))
+				diffs = append(diffs, fmt.Sprintf("%d/%s is %s, should not be there", db, k, brief(g, 0)))
 			}
 		}
 	}
@@ -256,6 +307,9 @@ func compare(want, got state) string {
 	return strings.Join(diffs[:min(len(diffs), 10)], "; ")
 }
 
-func brief(v value) string {
-	return fmt.Sprintf("%.30q (%d bytes, ...%q, expires %d)", v.text, len(v.text), v.text[max(0, len(v.text)-12):], v.at)
+// brief shows a value around a place.
+func brief(v value, at int) string {
+	text := v.String()
+	from, to := max(0, at-30), min(len(text), at+60)
+	return fmt.Sprintf("...%q... (%d bytes, shown from %d on, expires %d)", text[from:to], len(text), from, v.at)
 }

@@ -10,7 +10,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -59,14 +61,16 @@ const writers = 12
 // cluster is the clients of one store, over its whole life.
 type cluster struct {
 	dir, fsync string
+	memory     string // maxmemory
 	rng        *rand.Rand
 	clients    []*client
 	seen       map[string]int // the highest count that anybody read, by db/key
+	forms      map[string]int // how many values of each form were there after a crash
 }
 
 func newCluster(t *testing.T, fsync string) *cluster {
 	t.Logf("seed %d", *seed)
-	c := &cluster{dir: t.TempDir(), fsync: fsync, rng: rand.New(rand.NewPCG(*seed, 77)), seen: make(map[string]int)}
+	c := &cluster{dir: t.TempDir(), fsync: fsync, memory: "256mb", rng: rand.New(rand.NewPCG(*seed, 77)), seen: make(map[string]int), forms: make(map[string]int)}
 	for i := range writers {
 		c.clients = append(c.clients, newClient(i, *seed))
 	}
@@ -75,7 +79,22 @@ func newCluster(t *testing.T, fsync string) *cluster {
 
 func (c *cluster) start(t *testing.T) *testserver.Process {
 	t.Helper()
-	return testserver.StartProcess(t, program, c.dir, "--appendfsync", c.fsync, "--engine", "local")
+	return testserver.StartProcess(t, program, c.dir, c.args()...)
+}
+
+// args make collections unfold early.
+func (c *cluster) args() []string {
+	return []string{"--appendfsync", c.fsync, "--engine", "local", "--maxmemory", c.memory, "--hash-max-listpack-entries", "16", "--set-max-listpack-entries", "16",
+		"--set-max-intset-entries", "16", "--zset-max-listpack-entries", "16", "--list-max-listpack-size", "16", "--stream-node-max-entries", "7"}
+}
+
+// inspect has the program check the store of a server that was killed.
+func (c *cluster) inspect(t *testing.T) {
+	t.Helper()
+	out, err := exec.Command(program, "check", "--dir", c.dir).CombinedOutput()
+	if err != nil {
+		t.Fatalf("redoubt check: %v\n%s", err, out)
+	}
 }
 
 // load runs all clients and readers against a server until stop has run and
@@ -100,6 +119,14 @@ func (c *cluster) load(t *testing.T, addr string, stop func()) {
 			defer mu.Unlock()
 			for k, n := range seen {
 				c.seen[k] = max(c.seen[k], n)
+			}
+		})
+	}
+	for i := range 3 {
+		rng := rand.New(rand.NewPCG(c.rng.Uint64(), uint64(2000+i)))
+		wg.Go(func() {
+			if err := runWild(addr, rng); err != nil {
+				t.Error(err)
 			}
 		})
 	}
@@ -136,7 +163,7 @@ func readCounts(ctx context.Context, addr string, rng *rand.Rand) map[string]int
 // check compares a restarted server with what the clients and readers know.
 func (c *cluster) check(t *testing.T, addr string) {
 	t.Helper()
-	found, err := dump(addr)
+	found, err := dump(addr, c.forms)
 	if err != nil {
 		t.Fatalf("read the store: %v", err)
 	}
@@ -164,7 +191,7 @@ func (c *cluster) check(t *testing.T, addr string) {
 }
 
 // dump reads all databases, and checks DBSIZE by the way.
-func dump(addr string) (state, error) {
+func dump(addr string, forms map[string]int) (state, error) {
 	conn, err := respclient.Dial(addr)
 	if err != nil {
 		return nil, err
@@ -181,7 +208,7 @@ func dump(addr string) (state, error) {
 		}
 		all[db] = make(map[string]value)
 		for k := range keys {
-			text, err := conn.Do("GET", k)
+			text, ok, err := read(conn, k)
 			if err != nil {
 				return nil, err
 			}
@@ -189,10 +216,21 @@ func dump(addr string) (state, error) {
 			if err != nil {
 				return nil, err
 			}
-			if text.IsNull { // a short-lived one that expired meanwhile
+			if !ok { // a short-lived one that expired meanwhile
 				continue
 			}
-			all[db][k] = value{text.Str, max(0, at.Int())}
+			form, err := conn.Do("OBJECT", "ENCODING", k)
+			if err != nil {
+				return nil, err
+			}
+			kind, _, _ := strings.Cut(text, " ")
+			if slices.Contains([]string{"hash", "list", "set", "zset", "stream"}, kind) {
+				forms[kind+" as "+form.Str]++
+				if kind == "zset" && strings.Count(text, " ") > 600 {
+					forms["zset with ranks"]++
+				}
+			}
+			all[db][k] = value{text: text, at: max(0, at.Int())}
 		}
 		if err := checkSize(conn, db); err != nil {
 			return nil, err
@@ -250,10 +288,14 @@ func (c *cluster) acknowledged() (n int) {
 
 // TestKill kills the server again and again.
 func TestKill(t *testing.T) {
-	for _, fsync := range []string{"always", "everysec"} {
-		t.Run(fsync, func(t *testing.T) {
+	for _, how := range []string{"always", "everysec", "everysec-cold"} {
+		t.Run(how, func(t *testing.T) {
 			t.Parallel()
+			fsync, cold := strings.CutSuffix(how, "-cold")
 			c := newCluster(t, fsync)
+			if cold { // most rows are on disk only, and rounds write back all the time
+				c.memory = "4mb"
+			}
 			for range *rounds {
 				p := c.start(t)
 				c.load(t, p.Addr, func() {
@@ -263,21 +305,33 @@ func TestKill(t *testing.T) {
 				if t.Failed() {
 					return
 				}
+				c.inspect(t)
 				if c.rng.IntN(3) == 0 { // and once more while it recovers
-					p = testserver.Launch(t, program, c.dir, "--appendfsync", c.fsync, "--engine", "local")
+					p = testserver.Launch(t, program, c.dir, c.args()...)
 					<-time.After(time.Duration(c.rng.IntN(60)) * time.Millisecond)
 					kill(t, p)
 				}
 				p = c.start(t)
 				c.check(t, p.Addr)
 				kill(t, p)
+				c.inspect(t)
 			}
-			t.Logf("%d rounds, %d acknowledged commands", *rounds, c.acknowledged())
+			t.Logf("%d rounds, %d acknowledged commands; after them: %v", *rounds, c.acknowledged(), c.forms)
 			if c.acknowledged() == 0 {
 				t.Error("nothing was acknowledged: the test tested nothing")
 			}
+			for _, form := range allForms {
+				if c.forms[form] == 0 && c.acknowledged() > 20_000 {
+					t.Errorf("no %s was ever there: the test tested less than it should", form)
+				}
+			}
 		})
 	}
+}
+
+var allForms = []string{
+	"hash as listpack", "hash as listpackex", "hash as hashtable", "list as listpack", "list as quicklist", "set as intset", "set as listpack",
+	"set as hashtable", "stream as stream", "zset as listpack", "zset as skiplist", "zset with ranks",
 }
 
 // TestTerminate asks the server to end while clients write: it does so soon,

@@ -218,10 +218,20 @@ func (g *generator) sequence(n int) []op {
 	}
 	for len(g.ops) < n {
 		switch p := g.IntN(1000); {
-		case p < 400:
+		case p < 250:
 			g.cmd(g.stringCommand()...)
+		case p < 400:
+			g.cmd(g.hashCommand()...)
+		case p < 500:
+			g.cmd(g.setCommand()...)
 		case p < 590:
 			g.cmd(g.bitmapCommand()...)
+		case p < 700:
+			g.cmd(g.listCommand()...)
+		case p < 720:
+			g.streamCommands()
+		case p < 810:
+			g.cmd(g.zsetCommand()...)
 		case p < 900:
 			g.cmd(g.keyCommand()...)
 		case p < 940:
@@ -306,7 +316,7 @@ func (g *generator) scanOptions() (out []string) {
 		case 1:
 			out = append(out, g.word("match"), pick(g, patterns))
 		case 2:
-			out = append(out, g.word("type"), g.word(pick(g, []string{"string", "string", "list"})))
+			out = append(out, g.word("type"), g.word(pick(g, []string{"string", "string", "hash", "list", "zset"})))
 		}
 	}
 	return out

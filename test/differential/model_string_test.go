@@ -94,6 +94,10 @@ func (m *model) getEX(_ string, a []string) string {
 func (m *model) mget(_ string, a []string) string {
 	var vals []string
 	for _, k := range a {
+		if e, _ := m.get(k); e.coll != nil {
+			vals = append(vals, m.null())
+			continue
+		}
 		vals = append(vals, m.getCmd("", []string{k}))
 	}
 	return array(vals...)

@@ -2,6 +2,7 @@ package differential
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,6 +23,8 @@ type entry struct {
 	val string
 	exp int64  // 0: never
 	enc string // what OBJECT ENCODING says when not what a new value has
+	// coll is the value of a key that is no string.
+	coll collection
 }
 
 func newModel(now func() int64) *model {
@@ -67,7 +70,12 @@ func (m *model) null() string {
 // get finds a live key of the selected database.
 func (m *model) get(key string) (entry, bool) {
 	e, ok := m.dbs[m.db][key]
-	if ok && e.exp != 0 && e.exp <= m.now() {
+	dead := ok && e.exp != 0 && e.exp <= m.now()
+	if e.coll != nil {
+		e.coll = e.coll.at(m.now())
+		dead = dead || e.coll == nil
+	}
+	if dead {
 		delete(m.dbs[m.db], key)
 		return entry{}, false
 	}
@@ -143,6 +151,11 @@ func init() {
 		"setbit": {4, (*model).setBit}, "getbit": {3, (*model).getBit}, "bitcount": {-2, (*model).bitCount}, "bitpos": {-3, (*model).bitPos},
 		"bitop": {-4, (*model).bitOp}, "bitfield": {-2, (*model).bitField}, "bitfield_ro": {-2, (*model).bitField},
 	}
+	maps.Copy(handlers, hashHandlers)
+	maps.Copy(handlers, listHandlers)
+	maps.Copy(handlers, setHandlers)
+	maps.Copy(handlers, streamHandlers)
+	maps.Copy(handlers, zsetHandlers)
 }
 
 // do runs a command and returns its reply as it goes over the wire.
@@ -157,6 +170,9 @@ func (m *model) do(args []string) string {
 	}
 	if n := len(args); n != h.arity && (h.arity > 0 || n < -h.arity) {
 		return fail("ERR wrong number of arguments for '%s' command", name)
+	}
+	if reply, other := m.otherType(name, a); other {
+		return reply
 	}
 	return h.run(m, name, a)
 }
@@ -231,8 +247,8 @@ func (m *model) exists(_ string, a []string) string {
 }
 
 func (m *model) typeOf(_ string, a []string) string {
-	if _, ok := m.get(a[0]); ok {
-		return "+string\r\n"
+	if e, ok := m.get(a[0]); ok {
+		return "+" + kindOf(e) + "\r\n"
 	}
 	return "+none\r\n"
 }
@@ -334,6 +350,8 @@ func (m *model) encoding(_ string, a []string) string {
 	switch {
 	case !ok:
 		return m.null()
+	case e.coll != nil:
+		return bulk(e.coll.encoding())
 	case e.enc == "raw" || len(e.val) > 44:
 		return bulk("raw")
 	case isInt && e.enc == "":

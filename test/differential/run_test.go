@@ -51,7 +51,7 @@ func (t modelTarget) run(ops []op, proto int) ([]string, error) {
 
 // scan is the outcome of a whole SCAN: an error, or its keys in order.
 func (m *model) scan(a []string) string {
-	pattern, kind := "*", "string"
+	pattern, kind := "*", ""
 	for i := 0; i < len(a); i += 2 {
 		switch strings.ToLower(a[i]) {
 		case "count":
@@ -68,12 +68,9 @@ func (m *model) scan(a []string) string {
 			kind = strings.ToLower(a[i+1])
 		}
 	}
-	if kind != "string" {
-		return ""
-	}
 	var found []string
 	for _, k := range m.live() {
-		if match(pattern, k) {
+		if e, _ := m.get(k); match(pattern, k) && (kind == "" || kind == kindOf(e)) {
 			found = append(found, k)
 		}
 	}
@@ -191,6 +188,14 @@ func tidy(o op, reply string) string {
 		if strings.HasPrefix(reply, "$") && reply != "$-1\r\n" {
 			return "some key"
 		}
+	case "hgetall", "hkeys", "hvals", "hscan", "hrandfield":
+		return tidyHash(o, reply)
+	case "smembers", "sinter", "sunion", "sdiff", "spop", "srandmember", "sscan":
+		return tidySet(o, reply)
+	case "xpending", "xinfo":
+		return tidyStream(reply)
+	case "object":
+		return strings.Replace(reply, "$9\r\nquicklist", "$8\r\nlistpack", 1) // see listValue
 	case "keys":
 		if head, rest, ok := strings.Cut(reply, "\r\n"); ok && reply[0] == '*' {
 			return head + strings.Join(sortedBulks(rest), "")
