@@ -38,8 +38,11 @@ var typeCases = []typeCase{
 	{"ZADD small", "", "ZADD top:R R R"},
 }
 
-func (c typeCase) words(text string) []string {
+// words are the arguments of a command; no is a number that keeps the keys of the
+// cases apart.
+func (c typeCase) words(text string, no int) []string {
 	words := strings.Fields(text)
+	words[1] = fmt.Sprintf("%d:%s", no, words[1])
 	for i, w := range words {
 		w = strings.ReplaceAll(w, "R", "__rand_int__")
 		if i == 0 {
@@ -60,19 +63,20 @@ func runTypes() error {
 		return err
 	}
 	var out document
-	out.heading(s, fmt.Sprintf("redis-benchmark -c %d -d %d -r %d; before each case the databases are emptied and, where it reads or takes elements, filled with %d; ",
+	out.heading(s, fmt.Sprintf("redis-benchmark -c %d -d %d -r %d; each case has keys of its own, and where it reads or takes elements they were filled with %d before; ",
 		*clients, *size, *keys, 2**keys)+explained())
 	out.header(false)
+	no := 0
 	for _, p := range []int{1, 16} {
 		for _, c := range typeCases {
-			if !chosen(c.name, p) {
+			if no++; !chosen(c.name, p) {
 				continue
 			}
-			if err := s.fillFor(c); err != nil {
+			if err := s.fillFor(c, no); err != nil {
 				return err
 			}
 			x, y, err := s.turns(func(to *process) (result, error) {
-				return to.redisBenchmark(benchCase{c.name, p, c.words(c.cmd)})
+				return to.redisBenchmark(benchCase{c.name, p, c.words(c.cmd, no)})
 			})
 			if err != nil {
 				return err
@@ -84,17 +88,14 @@ func runTypes() error {
 }
 
 // fillFor prepares both servers for a case.
-func (s pair) fillFor(c typeCase) error {
+func (s pair) fillFor(c typeCase, no int) error {
+	if c.fill == "" {
+		return nil
+	}
 	for _, p := range s.both() {
 		err := s.alone(p, func(p *process) error {
-			if _, err := p.ask("FLUSHALL"); err != nil {
-				return err
-			}
-			if c.fill == "" {
-				return nil
-			}
 			args := append([]string{"-h", "127.0.0.1", "-p", strconv.Itoa(p.port), "-c", strconv.Itoa(*clients),
-				"-n", strconv.Itoa(2 * *keys), "-P", "64", "-r", strconv.Itoa(*keys), "--csv"}, c.words(c.fill)...)
+				"-n", strconv.Itoa(2 * *keys), "-P", "64", "-r", strconv.Itoa(*keys), "--csv"}, c.words(c.fill, no)...)
 			if out, err := exec.Command("redis-benchmark", args...).CombinedOutput(); err != nil {
 				return fmt.Errorf("fill %s: %w: %s", p.name, err, out)
 			}

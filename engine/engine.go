@@ -181,6 +181,7 @@ type Engine interface {
 // part. Detail holds what only this engine has, as ordered name-value pairs.
 type Stats struct {
 	MemoryBytes   int64 // memory the engine holds for rows, caches and buffers
+	OffHeapBytes  int64 // of it, what is outside of Go's heap
 	DiskBytes     int64 // files of the store, logs included
 	CacheHits     int64
 	CacheMisses   int64

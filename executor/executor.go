@@ -82,7 +82,7 @@ type Executor struct {
 
 // Stats are sums over all commits.
 type Stats struct {
-	Hits, Misses, Expired, Changes, Commits atomic.Int64
+	Hits, Misses, Expired, Changes, Commits, Dropped atomic.Int64
 	// Cold counts commands that a loop left to a worker for want of rows in
 	// memory, Warmed pipelines whose rows were fetched first, Slowed writes that a
 	// loop left to a worker since the store was congested.
@@ -670,6 +670,9 @@ func (b *Batch) effects() {
 	}
 	if f.Misses != 0 {
 		b.x.Stats.Misses.Add(int64(f.Misses))
+	}
+	if f.Dropped != 0 {
+		b.x.Stats.Dropped.Add(int64(f.Dropped))
 	}
 	if f.Expired != 0 {
 		b.x.Stats.Expired.Add(int64(f.Expired))

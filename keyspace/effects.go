@@ -32,6 +32,8 @@ type Effects struct {
 	Changes int
 	// Expired counts keys that were found past their time and removed.
 	Expired int
+	// Dropped counts values of many elements that were deleted.
+	Dropped int
 	// Garbage counts what was left to be cleared in the background.
 	Garbage int
 	// Hits and Misses count look-ups of keys for reading.
@@ -67,16 +69,16 @@ type due struct {
 }
 
 type effectsMark struct {
-	changes, expired, garbage, hits, misses, events, ready, moves, dues int
-	watermark                                                           uint64
+	changes, expired, dropped, garbage, hits, misses, events, ready, moves, dues int
+	watermark                                                                    uint64
 }
 
 func (e *Effects) mark() effectsMark {
-	return effectsMark{e.Changes, e.Expired, e.Garbage, e.Hits, e.Misses, len(e.Events), len(e.Ready), len(e.moves), len(e.dues), e.watermark}
+	return effectsMark{e.Changes, e.Expired, e.Dropped, e.Garbage, e.Hits, e.Misses, len(e.Events), len(e.Ready), len(e.moves), len(e.dues), e.watermark}
 }
 
 func (e *Effects) rollback(m effectsMark) {
-	e.Changes, e.Expired, e.Garbage, e.Hits, e.Misses = m.changes, m.expired, m.garbage, m.hits, m.misses
+	e.Changes, e.Expired, e.Dropped, e.Garbage, e.Hits, e.Misses = m.changes, m.expired, m.dropped, m.garbage, m.hits, m.misses
 	e.Events, e.Ready, e.moves, e.dues = e.Events[:m.events], e.Ready[:m.ready], e.moves[:m.moves], e.dues[:m.dues]
 	e.watermark = m.watermark // the row that stores it was rolled back as well
 }

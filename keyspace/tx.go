@@ -436,6 +436,9 @@ func (t *Tx) count(what byte, ks uint32, delta int64) {
 // dropRows deletes the rows of a value: at once where a range delete is cheap,
 // else in the background.
 func (t *Tx) dropRows(r Ref) {
+	if r.Size > manyElements {
+		t.FX.Dropped++
+	}
 	if !t.Space.eng.Capabilities().CheapRangeDelete {
 		t.FX.Garbage++
 		t.Rows.Batch.Put(appendPart(nil, r.Home, kindGarbage, r.ID), nil)
@@ -446,6 +449,10 @@ func (t *Tx) dropRows(r Ref) {
 		t.Rows.Batch.DeleteRange(lo, successor(lo))
 	}
 }
+
+// manyElements is from how many elements on the deletion of a value is told as one
+// that Redis would leave to the background.
+const manyElements = 64
 
 // NewRef makes the ref of a new external value of the key.
 func (t *Tx) NewRef(key []byte, size int64) Ref {

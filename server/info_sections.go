@@ -149,7 +149,7 @@ func infoMemory(t *infoText) {
 	t.zeros("mem_cluster_links", "mem_aof_buffer")
 	t.nums("mem_allocator", "go", "active_defrag_running", 0)
 	t.num("lazyfree_pending_objects", int64(boolInt(t.eng.sweep.Clearing)))
-	t.num("lazyfreed_objects", t.eng.sweep.Cleared)
+	t.num("lazyfreed_objects", t.eng.dropped)
 }
 
 func infoPersistence(t *infoText) {

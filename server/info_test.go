@@ -202,3 +202,27 @@ func TestInfoCounts(t *testing.T) {
 		}
 	}
 }
+
+// Deleting a value of many elements is told as what Redis leaves to the background.
+func TestLazyFreedObjects(t *testing.T) {
+	t.Parallel()
+	f := start(t, false)
+	c := f.dial()
+	for i := range 200 {
+		c.do("RPUSH", "small", fmt.Sprint(i%10))
+		c.do("SADD", "large", fmt.Sprint("member ", i))
+	}
+	c.do("LTRIM", "small", "0", "9")
+	c.do("DEL", "small")
+	if got := c.info("memory", "lazyfreed_objects"); got != "0" {
+		t.Errorf("after a small one: %s", got)
+	}
+	c.do("UNLINK", "large")
+	if got := c.info("memory", "lazyfreed_objects"); got != "1" {
+		t.Errorf("after a large one: %s", got)
+	}
+	c.do("CONFIG", "RESETSTAT")
+	if got := c.info("memory", "lazyfreed_objects"); got != "0" {
+		t.Errorf("after CONFIG RESETSTAT: %s", got)
+	}
+}

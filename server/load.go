@@ -188,11 +188,11 @@ func (srv *Server) durable() engine.Ticket {
 // zero while it is being opened.
 type storeFigures struct {
 	engine.Stats
-	err                            error
-	committed, durable             engine.Ticket
-	sweep                          executor.SweepStats
-	hits, misses, expired, changes int64
-	coldCommands, warmUps, slowed  int64
+	err                                     error
+	committed, durable                      engine.Ticket
+	sweep                                   executor.SweepStats
+	hits, misses, expired, changes, dropped int64
+	coldCommands, warmUps, slowed           int64
 }
 
 func (srv *Server) figures() (f storeFigures) {
@@ -204,6 +204,7 @@ func (srv *Server) figures() (f storeFigures) {
 	f.durable = srv.eng.Durable() // first, so that it is not above the other
 	f.committed = srv.eng.Committed()
 	f.hits, f.misses, f.expired, f.changes = x.Hits.Load(), x.Misses.Load(), x.Expired.Load(), x.Changes.Load()
+	f.dropped = x.Dropped.Load()
 	f.coldCommands, f.warmUps, f.slowed = x.Cold.Load(), x.Warmed.Load(), x.Slowed.Load()
 	return f
 }

@@ -54,7 +54,7 @@ func (srv *Server) memory(eng engine.Stats) memoryUse {
 		return int64(samples[i].Value.Uint64())
 	}
 	m := memoryUse{heap: v(4), stacks: v(5), resting: v(2) + v(3)}
-	if !srv.inMemory() && notGo() {
+	if m.offHeap = eng.OffHeapBytes; !srv.inMemory() && notGo() {
 		m.offHeap = eng.MemoryBytes
 	}
 	m.used = v(0) - v(1) - m.resting + m.offHeap

@@ -280,7 +280,7 @@ func (srv *Server) resetStats() {
 	st.netOut.Add(-out)
 	list := []*atomic.Int64{&st.connections, &st.rejected, &st.lastIn, &st.lastOut, &st.queryLimit, &st.outputLimit}
 	if srv.ready.Load() {
-		list = append(list, &srv.exec.Stats.Hits, &srv.exec.Stats.Misses, &srv.exec.Stats.Expired)
+		list = append(list, &srv.exec.Stats.Hits, &srv.exec.Stats.Misses, &srv.exec.Stats.Expired, &srv.exec.Stats.Dropped)
 	}
 	for _, n := range list {
 		n.Store(0)

@@ -2,6 +2,7 @@ package local
 
 import (
 	"errors"
+	"runtime"
 	"time"
 
 	lsm "github.com/cockroachdb/pebble/v2"
@@ -162,10 +163,18 @@ func (e *Engine) clearLoop() {
 			return
 		case <-e.set.ClearWake():
 		}
+		before := e.set.Rows()
 		for e.set.Clear() && !e.closed.Load() {
+		}
+		if before-e.set.Rows() > manyCleared {
+			e.set.Trim()
+			runtime.GC() // what made and cleared them is garbage, too
 		}
 	}
 }
+
+// manyCleared is from how many rows on their memory is given back at once.
+const manyCleared = 50_000
 
 // OffHeap is how much memory the rows take outside of the Go heap.
 func (e *Engine) OffHeap() int64 { return e.set.OffHeap() }

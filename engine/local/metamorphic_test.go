@@ -63,7 +63,7 @@ type player struct {
 	e      engine.Engine
 	snaps  [3]engine.Snapshot
 	iters  [3]engine.Iterator
-	frozen [3]engine.Snapshot // of iters: those of a view may show later commits
+	frozen [3]engine.Snapshot             // of iters: those of a view may show later commits
 	again  func(how string) engine.Engine // closes the engine in some way and opens it
 	upkeep func(kind string) error
 	copyTo func() (engine.Engine, error)

@@ -40,6 +40,7 @@ func (e *Engine) Stats() engine.Stats {
 	f := e.set.Figures()
 	s := engine.Stats{
 		MemoryBytes:   f.Mapped + m.BlockCache.Size,
+		OffHeapBytes:  e.set.OffHeap(),
 		DiskBytes:     int64(m.DiskSpaceUsage()) + j.Bytes,
 		CacheHits:     e.hits.Load(),
 		CacheMisses:   e.coldReads.Load(),
