@@ -16,7 +16,7 @@ const (
 	alwaysOrdered = 1024
 	// What the table and the tree take for a row, about.
 	tableRow = 13
-	treeRow  = 13
+	treeRow  = 22
 )
 
 // order makes the tree of a part whose lock is held alone.

@@ -125,6 +125,12 @@ func checkTree(t testing.TB, s *Set, p *part, n int) {
 		for _, k := range n.kids {
 			walk(k, false)
 		}
+		if n.dressed {
+			was := slices.Clone(n.hints)
+			if p.tree.dress(n); !n.dressed || !slices.Equal(was, n.hints) {
+				t.Error("a leaf has other hints than its rows")
+			}
+		}
 		counted := n.live
 		if p.tree.recount(n); counted != n.live {
 			t.Errorf("a node counts %d rows that live, and has %d", counted, n.live)
