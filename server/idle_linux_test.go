@@ -16,7 +16,8 @@ import (
 )
 
 // 10,000 connections that once sent something and are idle now take no more
-// than 100 MB and no goroutines.
+// than 100 MB and no goroutines. Nor do they when they wait for an element; each gets
+// one then.
 func TestIdleConnections(t *testing.T) {
 	const n, limit = 10_000, 100 << 20
 	if os.Getenv("REDOUBT_IDLE_SERVER") != "" {
@@ -77,12 +78,14 @@ func TestIdleConnections(t *testing.T) {
 	}
 	addr := ask()[0]
 	memory, goroutines := figures()
+	conns := make([]net.Conn, n)
 	for i := range n {
 		conn, err := net.Dial("tcp", addr)
 		if err != nil {
 			t.Fatalf("connection %d: %v", i, err)
 		}
 		defer conn.Close()
+		conns[i] = conn
 		if _, err := conn.Write([]byte(frame("SET", "k", strings.Repeat("x", 1000)) + frame("GET", "k"))); err != nil {
 			t.Fatal(err)
 		}
@@ -97,6 +100,34 @@ func TestIdleConnections(t *testing.T) {
 	}
 	if nowGoroutines > goroutines+10 {
 		t.Errorf("%d goroutines, %d before", nowGoroutines, goroutines)
+	}
+
+	for _, conn := range conns {
+		if _, err := conn.Write([]byte(frame("BLPOP", "q", "1000"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := &front{t: t, addr: addr}
+	c := f.dial()
+	c.blocked(n)
+	if _, waiting := figures(); waiting > goroutines+10 {
+		t.Errorf("%d goroutines, %d before", waiting, goroutines)
+	}
+	args := []string{"RPUSH", "q"}
+	for i := range n {
+		args = append(args, fmt.Sprintf("%05d", i))
+	}
+	c.do(args...)
+	got := make(map[string]bool)
+	for i, conn := range conns {
+		reply := make([]byte, len("*2\r\n$1\r\nq\r\n$5\r\n00000\r\n"))
+		if _, err := io.ReadFull(conn, reply); err != nil {
+			t.Fatalf("client %d: %v", i, err)
+		}
+		got[string(reply[15:20])] = true
+	}
+	if len(got) != n {
+		t.Errorf("%d different elements came to %d clients", len(got), n)
 	}
 }
 
