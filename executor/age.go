@@ -55,3 +55,30 @@ func (a *ages) freq(i, used uint32) (freq int64, ok bool) {
 	}
 	return g.freq, ok
 }
+
+// Idle, Freq and Touch implement command.Usage. They go by the key's stripe:
+// a key may look fresher than it is when another one shares it. Nothing is known
+// of the time before the start.
+func (b *Batch) Idle(key []byte) int64 {
+	used := b.x.latches.tab[b.x.latches.of(key)].used.Load()
+	if used == 0 {
+		used = b.x.born
+	}
+	return max(0, int64(b.seconds)-int64(used))
+}
+
+// Freq is not tracked: see Idle; a key that was used in this minute counts 5,
+// as a new key does in Redis.
+func (b *Batch) Freq(key []byte) int64 {
+	i := b.x.latches.of(key)
+	if n, ok := b.x.ages.freq(i, b.x.latches.tab[i].used.Load()); ok {
+		return n
+	}
+	if b.Idle(key) < 60 {
+		return 5
+	}
+	return 0
+}
+
+// Touch marks a key as used.
+func (b *Batch) Touch(key []byte) { b.x.latches.tab[b.x.latches.of(key)].used.Store(b.seconds) }

@@ -344,7 +344,7 @@ func (b *Batch) attempt(c *Call, write bool) verdict {
 	mark := b.tx.Start()
 	// Without keys there are no latches: such a call must not write, whatever
 	// its handler thinks of its arguments.
-	b.tx.DB, b.tx.Writable = c.DB, write && (len(b.keys) > 0 || b.alone)
+	b.tx.DB, b.tx.Writable = c.DB, write && (len(b.keys) > 0 || b.alone || b.frozen)
 	b.tx.Latched = write || len(b.keys) != 1 || b.x.latches.tab[b.keys[0]].owner.Load() == b.id
 	b.tx.Worker = b.worker && (write || b.frozen)
 	b.tx.OneState = b.frozen || b.alone
@@ -688,35 +688,9 @@ func (b *Batch) effects() {
 	}
 }
 
-// RunAlone runs one command on a worker's goroutine, where it may wait for its
-// latches and take long, and commits it.
-func (x *Executor) RunAlone(c *Call) engine.Ticket {
-	b := x.idle.Get().(*Batch)
-	defer x.idle.Put(b)
-	b.alone = c.Cmd.Flags&command.Alone != 0
-	if c.Cmd.Flags&command.OneState != 0 {
-		return b.runFrozen(c)
-	}
-	if !b.Run(c) {
-		b.Commit()
-		if (c.Heavy || c.Whole) && !c.writes() {
-			return b.runFrozen(c)
-		}
-		// Nothing is held any more, so that all may be waited for.
-		if b.alone = c.Whole; !b.alone || !b.Run(c) {
-			b.refuse(c)
-		}
-	}
-	return c.ready(b.Commit())
-}
-
 // writes says whether the call may change keys.
 func (c *Call) writes() bool {
 	return c.Cmd.Flags&(command.Write|command.MayReplicate) != 0 && (c.Cmd.ReadsOnly == nil || !c.Cmd.ReadsOnly(c.Args))
-}
-
-func (b *Batch) refuse(c *Call) {
-	b.fail(c, errors.New("internal error: no worker can run this command"))
 }
 
 // ready is the ticket that must be durable before the reply is sent.
@@ -726,79 +700,6 @@ func (c *Call) ready(own engine.Ticket) engine.Ticket {
 	}
 	return c.Wait
 }
-
-// runFrozen runs a command that reads many rows, on a snapshot. It holds no latch
-// meanwhile, not even that of the whole keyspace: it may take as long as its
-// client takes to read the reply.
-func (b *Batch) runFrozen(c *Call) engine.Ticket {
-	// The latch comes first: the snapshot must be one of the databases as they
-	// are numbered now.
-	if _, err := b.begin(); err != nil {
-		b.fail(c, err)
-		return 0
-	}
-	snap, err := b.x.eng.Snapshot()
-	if err != nil {
-		b.Commit()
-		b.fail(c, fmt.Errorf("snapshot: %w", err))
-		return 0
-	}
-	live := b.tx.Rows.View
-	b.tx.Rows.View, b.frozen, b.tx.Numbers = frozen{snap, live}, true, b.x.space.Numbers()
-	seen := b.x.eng.Committed()
-	b.unlock()
-	c.Wait = seen // for the parts that go to Sink
-	if !b.Run(c) {
-		b.refuse(c)
-	}
-	b.Commit()
-	b.frozen, b.tx.Numbers = false, nil
-	return seen
-}
-
-// frozen is a snapshot in the place of a view.
-type frozen struct {
-	engine.Snapshot
-	live engine.View
-}
-
-func (f frozen) Commit(*engine.Batch) (engine.Ticket, error) {
-	return 0, errors.New("a command on a snapshot tried to write")
-}
-
-func (f frozen) Prefetch([][]byte) int { return 0 }
-
-func (f frozen) Close() {
-	f.Snapshot.Close()
-	f.live.Close()
-}
-
-// Idle, Freq and Touch implement command.Usage. They go by the key's stripe:
-// a key may look fresher than it is when another one shares it. Nothing is known
-// of the time before the start.
-func (b *Batch) Idle(key []byte) int64 {
-	used := b.x.latches.tab[b.x.latches.of(key)].used.Load()
-	if used == 0 {
-		used = b.x.born
-	}
-	return max(0, int64(b.seconds)-int64(used))
-}
-
-// Freq is not tracked: see Idle; a key that was used in this minute counts 5,
-// as a new key does in Redis.
-func (b *Batch) Freq(key []byte) int64 {
-	i := b.x.latches.of(key)
-	if n, ok := b.x.ages.freq(i, b.x.latches.tab[i].used.Load()); ok {
-		return n
-	}
-	if b.Idle(key) < 60 {
-		return 5
-	}
-	return 0
-}
-
-// Touch marks a key as used.
-func (b *Batch) Touch(key []byte) { b.x.latches.tab[b.x.latches.of(key)].used.Store(b.seconds) }
 
 // NewWaitingBatch makes a batch for a goroutine that may wait and may take
 // long. Only commands that need the whole keyspace or one state of it are

@@ -256,7 +256,7 @@ func TestOneState(t *testing.T) {
 		Name: "bad", FullName: "bad", Flags: command.Write | command.OneState, Keys: command.OneKey(1, command.RW),
 		Run: func(c *command.Ctx) error { store(c.Tx, c.Args[1], "v"); c.Reply.OK(); return nil },
 	}
-	if _, _, s := f.aloneCmd(write, 0, words("bad k")); !strings.Contains(s, "tried to write") {
+	if _, _, s := f.aloneCmd(write, 0, words("bad k")); !strings.Contains(s, "snapshot tried to write") {
 		t.Errorf("a write on a snapshot: %s", s)
 	}
 	f.free()

@@ -1,0 +1,88 @@
+package executor
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"redoubt/command"
+	"redoubt/engine"
+)
+
+// Commands that a loop left to a worker: those that take long, need rows from disk,
+// the whole keyspace, or one state of it.
+
+// RunAlone runs one command on a worker's goroutine, where it may wait for its
+// latches and take long, and commits it.
+func (x *Executor) RunAlone(c *Call) engine.Ticket {
+	b := x.idle.Get().(*Batch)
+	defer x.idle.Put(b)
+	b.alone = c.Cmd.Flags&command.Alone != 0
+	if c.Cmd.Flags&command.OneState != 0 {
+		return b.runFrozen(c)
+	}
+	if !b.Run(c) {
+		b.Commit()
+		if (c.Heavy || c.Whole) && !c.writes() {
+			return b.runFrozen(c)
+		}
+		// Nothing is held any more, so that all may be waited for.
+		if b.alone = c.Whole; !b.alone || !b.Run(c) {
+			b.refuse(c)
+		}
+	}
+	return c.ready(b.Commit())
+}
+
+func (b *Batch) refuse(c *Call) {
+	b.fail(c, errors.New("internal error: no worker can run this command"))
+}
+
+// runFrozen runs a command that reads many rows, on a snapshot. It holds no latch
+// meanwhile, not even that of the whole keyspace: it may take as long as its
+// client takes to read the reply.
+func (b *Batch) runFrozen(c *Call) engine.Ticket {
+	// The latch comes first: the snapshot must be one of the databases as they
+	// are numbered now.
+	if _, err := b.begin(); err != nil {
+		b.fail(c, err)
+		return 0
+	}
+	snap, err := b.x.eng.Snapshot()
+	if err != nil {
+		b.Commit()
+		b.fail(c, fmt.Errorf("snapshot: %w", err))
+		return 0
+	}
+	live := b.tx.Rows.View
+	b.tx.Rows.View, b.frozen, b.tx.Numbers = frozen{snap, live, b.x.log}, true, b.x.space.Numbers()
+	seen := b.x.eng.Committed()
+	b.unlock()
+	c.Wait = seen // for the parts that go to Sink
+	if !b.Run(c) {
+		b.refuse(c)
+	}
+	b.Commit()
+	b.frozen, b.tx.Numbers = false, nil
+	return seen
+}
+
+// frozen is a snapshot in the place of a view.
+type frozen struct {
+	engine.Snapshot
+	live engine.View
+	log  *slog.Logger
+}
+
+func (f frozen) Commit(*engine.Batch) (engine.Ticket, error) {
+	return 0, errors.New("a command on a snapshot tried to write")
+}
+
+func (f frozen) Prefetch([][]byte) int { return 0 }
+
+func (f frozen) Close() {
+	if err := f.Snapshot.Close(); err != nil {
+		f.log.Error("closing a snapshot failed", "err", err)
+	}
+	f.live.Close()
+}
