@@ -118,3 +118,21 @@ func (b *bench) storeList(key string) {
 	tx.Store([]byte(key), keyspace.Meta{}, keyspace.Meta{Type: keyspace.List, Body: []byte{0}})
 	b.commit(tx)
 }
+
+// allocations measures what a call allocates. tx is one that begin returned.
+func (b *bench) allocations(tx *keyspace.Tx, call []string) float64 {
+	c := &Ctx{Tx: tx, Limits: &b.limits, Reply: &wire.Writer{Proto: 2}}
+	for _, a := range call {
+		c.Args = append(c.Args, []byte(a))
+	}
+	c.Cmd = b.table.Find(c.Args)
+	return testing.AllocsPerRun(100, func() {
+		tx.Start()
+		c.Reply.Buf = c.Reply.Buf[:0]
+		if err := c.Cmd.Run(c); err != nil {
+			b.t.Fatal(err)
+		}
+		b.batch.Reset()
+		b.fx.Reset()
+	})
+}

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"os"
 	"strings"
 	"testing"
 )
@@ -10,9 +9,7 @@ import (
 // of each type, and compares it with what was restored from its own payload. It is
 // switched on as TestStringsLikeRedis is.
 func TestRedisRestoresOurs(t *testing.T) {
-	if os.Getenv("REDOUBT_ORACLE") == "" {
-		t.Skip("REDOUBT_ORACLE is not set")
-	}
+	needsRedis(t)
 	redis := startRedis(t)
 	version := ""
 	for line := range strings.Lines(string(redis.call(t, "INFO", "server"))) {

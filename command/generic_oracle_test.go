@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,17 +20,7 @@ import (
 // real Redis and compares replies, keyspace events of all databases and changes
 // after each of them. It is switched on as TestStringsLikeRedis is.
 func TestGenericLikeRedis(t *testing.T) {
-	if os.Getenv("REDOUBT_ORACLE") == "" {
-		t.Skip("REDOUBT_ORACLE is not set")
-	}
-	steps, seed := 20000, uint64(time.Now().UnixNano())
-	if n, err := strconv.Atoi(os.Getenv("REDOUBT_STEPS")); err == nil {
-		steps = n
-	}
-	if n, err := strconv.ParseUint(os.Getenv("REDOUBT_SEED"), 10, 64); err == nil {
-		seed = n
-	}
-	t.Logf("REDOUBT_SEED=%d", seed)
+	steps, seed := randomRun(t)
 	g := &genericGen{rand.New(rand.NewPCG(seed, 11))}
 	redis, here := startRedis(t), &keyBench{bench: newBench(t)}
 	redis.call(t, "CONFIG", "SET", "notify-keyspace-events", "KEAmn")

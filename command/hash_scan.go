@@ -2,10 +2,8 @@ package command
 
 import (
 	"math"
-	"strconv"
 
 	"redoubt/types/hash"
-	"redoubt/wire"
 )
 
 // Commands that look at some fields of a hash: a page of them, or random ones.
@@ -28,9 +26,7 @@ var hscan = &Command{
 		}
 		defer h.Release()
 		if !h.Exists() { // whatever the options are
-			c.Reply.Array(2)
-			c.Reply.BulkString("0")
-			c.Reply.Array(0)
+			c.newPage().reply(0)
 			return nil
 		}
 		o, values, err := hscanOptions(c.Args[3:])
@@ -40,23 +36,17 @@ var hscan = &Command{
 		if c.Tx.Heavy(min(o.count, h.Large()/64) * 64) {
 			return nil
 		}
-		elements := wire.Writer{Proto: c.Reply.Proto}
-		n := 0
+		page := c.newPage()
 		cursor = h.Scan(cursor, int(min(o.count, math.MaxInt)), func(field []byte, e hash.Entry) {
 			if !o.matches(field) {
 				return
 			}
-			elements.Bulk(field)
-			n++
+			page.bulk(field)
 			if values {
-				elements.Bulk(e.Value)
-				n++
+				page.bulk(e.Value)
 			}
 		})
-		c.Reply.Array(2)
-		c.Reply.BulkString(strconv.FormatUint(cursor, 10))
-		c.Reply.Array(n)
-		c.Reply.Buf = append(c.Reply.Buf, elements.Buf...)
+		page.reply(cursor)
 		return nil
 	},
 }

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,7 +8,6 @@ import (
 
 	"redoubt/internal/race"
 	"redoubt/types"
-	"redoubt/wire"
 )
 
 type hashEffect struct {
@@ -110,9 +108,7 @@ func names(events []string) string {
 
 // TestHashEffectsLikeRedis compares with a real Redis, the newer ones with Redis 8.
 func TestHashEffectsLikeRedis(t *testing.T) {
-	if os.Getenv("REDOUBT_ORACLE") == "" {
-		t.Skip("REDOUBT_ORACLE is not set")
-	}
+	needsRedis(t)
 	redis, list := startRedis(t), hashEffects
 	if known := redis.call(t, "COMMAND", "INFO", "HSETEX"); len(known) > len("*1\r\n*-1\r\n") {
 		list = slices.Concat(list, fieldEffects)
@@ -181,20 +177,7 @@ func TestHashAllocations(t *testing.T) {
 		for _, call := range []string{
 			"HGET h a", "HSET h a other", "HSET h new value", "HINCRBY h n 5", "HDEL h a", "HMGET h a b n", "HLEN h", "HEXISTS h a", "HSETNX h a 1",
 		} {
-			c := &Ctx{Tx: tx, Limits: &b.limits, Reply: &wire.Writer{Proto: 2}}
-			for _, a := range strings.Fields(call) {
-				c.Args = append(c.Args, []byte(a))
-			}
-			c.Cmd = b.table.Find(c.Args)
-			allocs := testing.AllocsPerRun(100, func() {
-				tx.Start()
-				c.Reply.Buf = c.Reply.Buf[:0]
-				if err := c.Cmd.Run(c); err != nil {
-					t.Fatal(err)
-				}
-				b.batch.Reset()
-				b.fx.Reset()
-			})
+			allocs := b.allocations(tx, strings.Fields(call))
 			if allocs > 0 {
 				t.Errorf("%d entries: %s makes %v allocations", entries, call, allocs)
 			}

@@ -74,8 +74,7 @@ var scan = &Command{
 		if c.Tx.Heavy(min(o.count, math.MaxInt64/64) * 64) {
 			return nil
 		}
-		elements := wire.Writer{Proto: c.Reply.Proto}
-		n := 0
+		page := c.newPage()
 		cursor = c.Tx.Scan(cursor, int(min(o.count, math.MaxInt)), func(key []byte, m keyspace.Meta) {
 			if !o.matches(key) {
 				return
@@ -86,15 +85,34 @@ var scan = &Command{
 					return
 				}
 			}
-			elements.Bulk(key)
-			n++
+			page.bulk(key)
 		})
-		c.Reply.Array(2)
-		c.Reply.BulkString(strconv.FormatUint(cursor, 10))
-		c.Reply.Array(n)
-		c.Reply.Buf = append(c.Reply.Buf, elements.Buf...)
+		page.reply(cursor)
 		return nil
 	},
+}
+
+// page is what SCAN and its siblings reply: some elements, and before them the
+// cursor, which is known behind them.
+type page struct {
+	c        *Ctx
+	elements wire.Writer
+	n        int
+}
+
+func (c *Ctx) newPage() *page { return &page{c: c, elements: wire.Writer{Proto: c.Reply.Proto}} }
+
+func (p *page) bulk(b []byte) {
+	p.elements.Bulk(b)
+	p.n++
+}
+
+func (p *page) reply(cursor uint64) {
+	w := p.c.Reply
+	w.Array(2)
+	w.BulkString(strconv.FormatUint(cursor, 10))
+	w.Array(p.n)
+	w.Buf = append(w.Buf, p.elements.Buf...)
 }
 
 // scanArgs are the options that SCAN and its siblings share.

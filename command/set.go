@@ -1,10 +1,7 @@
 package command
 
 import (
-	"strconv"
-
 	sets "redoubt/types/set"
-	"redoubt/wire"
 )
 
 // SetCommands are the commands on sets.
@@ -220,26 +217,20 @@ var sscan = &Command{
 		}
 		defer s.Release()
 		if !s.Exists() { // whatever the options are
-			c.Reply.Array(2)
-			c.Reply.BulkString("0")
-			c.Reply.Array(0)
+			c.newPage().reply(0)
 			return nil
 		}
 		o, err := scanOptions(c.Args[3:], false)
 		if err != nil {
 			return err
 		}
-		elements, n := wire.Writer{Proto: c.Reply.Proto}, 0
+		page := c.newPage()
 		cursor = s.Scan(cursor, o.count, func(m []byte) {
 			if o.matches(m) {
-				elements.Bulk(m)
-				n++
+				page.bulk(m)
 			}
 		})
-		c.Reply.Array(2)
-		c.Reply.BulkString(strconv.FormatUint(cursor, 10))
-		c.Reply.Array(n)
-		c.Reply.Buf = append(c.Reply.Buf, elements.Buf...)
+		page.reply(cursor)
 		return nil
 	},
 }

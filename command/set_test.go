@@ -3,7 +3,6 @@ package command
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -95,9 +94,7 @@ func TestSetEffects(t *testing.T) {
 
 // TestSetEffectsLikeRedis compares with a real Redis.
 func TestSetEffectsLikeRedis(t *testing.T) {
-	if os.Getenv("REDOUBT_ORACLE") == "" {
-		t.Skip("REDOUBT_ORACLE is not set")
-	}
+	needsRedis(t)
 	redis := startRedis(t)
 	redis.call(t, "CONFIG", "SET", "notify-keyspace-events", "KEAmn")
 	for _, limits := range setLimits {
@@ -137,20 +134,7 @@ func TestSetAllocations(t *testing.T) {
 		for _, call := range []string{
 			"SADD s a", "SADD s d", "SADD i 4", "SREM s a", "SREM i 2", "SISMEMBER s b", "SISMEMBER i 2", "SMISMEMBER s a x", "SCARD s",
 		} {
-			c := &Ctx{Tx: tx, Limits: &b.limits, Reply: &wire.Writer{Proto: 2}}
-			for _, a := range strings.Fields(call) {
-				c.Args = append(c.Args, []byte(a))
-			}
-			c.Cmd = b.table.Find(c.Args)
-			allocs := testing.AllocsPerRun(100, func() {
-				tx.Start()
-				c.Reply.Buf = c.Reply.Buf[:0]
-				if err := c.Cmd.Run(c); err != nil {
-					t.Fatal(err)
-				}
-				b.batch.Reset()
-				b.fx.Reset()
-			})
+			allocs := b.allocations(tx, strings.Fields(call))
 			if allocs > 0 {
 				t.Errorf("limit %d: %s makes %v allocations", limit, call, allocs)
 			}

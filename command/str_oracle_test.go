@@ -17,6 +17,31 @@ import (
 	"time"
 )
 
+// needsRedis skips a test that compares with a real Redis unless REDOUBT_ORACLE is
+// set. The redis-server, of version 7.2, is that of REDIS_SERVER or of the path.
+func needsRedis(t *testing.T) {
+	t.Helper()
+	if os.Getenv("REDOUBT_ORACLE") == "" {
+		t.Skip("REDOUBT_ORACLE is not set")
+	}
+}
+
+// randomRun says how many random steps such a test makes, and from which seed:
+// REDOUBT_STEPS and REDOUBT_SEED choose the run.
+func randomRun(t *testing.T) (steps int, seed uint64) {
+	t.Helper()
+	needsRedis(t)
+	steps, seed = 20000, uint64(time.Now().UnixNano())
+	if n, err := strconv.Atoi(os.Getenv("REDOUBT_STEPS")); err == nil {
+		steps = n
+	}
+	if n, err := strconv.ParseUint(os.Getenv("REDOUBT_SEED"), 10, 64); err == nil {
+		seed = n
+	}
+	t.Logf("REDOUBT_SEED=%d", seed)
+	return steps, seed
+}
+
 // TestStringsLikeRedis runs random calls of the commands on strings and bitmaps
 // here and on a real Redis, and compares, after each of them: the reply byte by
 // byte, the events of the keyspace, the number of changes, and for each key its
@@ -25,17 +50,7 @@ import (
 // It needs REDOUBT_ORACLE=1, and a redis-server of version 7.2 in REDIS_SERVER
 // or in the path. REDOUBT_STEPS and REDOUBT_SEED choose the run.
 func TestStringsLikeRedis(t *testing.T) {
-	if os.Getenv("REDOUBT_ORACLE") == "" {
-		t.Skip("REDOUBT_ORACLE is not set")
-	}
-	steps, seed := 20000, uint64(time.Now().UnixNano())
-	if n, err := strconv.Atoi(os.Getenv("REDOUBT_STEPS")); err == nil {
-		steps = n
-	}
-	if n, err := strconv.ParseUint(os.Getenv("REDOUBT_SEED"), 10, 64); err == nil {
-		seed = n
-	}
-	t.Logf("REDOUBT_SEED=%d", seed)
+	steps, seed := randomRun(t)
 	g := &callGen{rand.New(rand.NewPCG(seed, 7))}
 	redis, here := startRedis(t), newBench(t)
 	for _, c := range [][]string{

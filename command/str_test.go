@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"redoubt/internal/race"
-	"redoubt/wire"
 )
 
 // TestHotPathAllocations: the commands that most calls are make no garbage.
@@ -22,20 +21,7 @@ func TestHotPathAllocations(t *testing.T) {
 		{"GET", "k"}, {"SET", "k", strings.Repeat("w", 128)}, {"SET", "n", "12345"}, {"INCR", "n"}, {"STRLEN", "k"}, {"GETRANGE", "k", "3", "5"},
 		{"GETBIT", "k", "100"}, {"SETBIT", "k", "100", "1"}, {"APPEND", "k", "x"}, {"SET", "k", "v", "EX", "100"}, {"MGET", "k", "n"}, {"BITCOUNT", "k"},
 	} {
-		c := &Ctx{Tx: tx, Limits: &b.limits, Reply: &wire.Writer{Proto: 2}}
-		for _, a := range call {
-			c.Args = append(c.Args, []byte(a))
-		}
-		c.Cmd = b.table.Find(c.Args)
-		allocs := testing.AllocsPerRun(100, func() {
-			tx.Start()
-			c.Reply.Buf = c.Reply.Buf[:0]
-			if err := c.Cmd.Run(c); err != nil {
-				t.Fatal(err)
-			}
-			b.batch.Reset()
-			b.fx.Reset()
-		})
+		allocs := b.allocations(tx, call)
 		limit := 0.0
 		if call[0] == "BITCOUNT" {
 			limit = 2 // a closure

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -23,17 +22,7 @@ import (
 // It needs REDOUBT_ORACLE=1, and a redis-server of version 7.2 in REDIS_SERVER or in
 // the path. REDOUBT_STEPS and REDOUBT_SEED choose the run.
 func TestStreamsLikeRedis(t *testing.T) {
-	if os.Getenv("REDOUBT_ORACLE") == "" {
-		t.Skip("REDOUBT_ORACLE is not set")
-	}
-	steps, seed := 20000, uint64(time.Now().UnixNano())
-	if n, err := strconv.Atoi(os.Getenv("REDOUBT_STEPS")); err == nil {
-		steps = n
-	}
-	if n, err := strconv.ParseUint(os.Getenv("REDOUBT_SEED"), 10, 64); err == nil {
-		seed = n
-	}
-	t.Logf("REDOUBT_SEED=%d", seed)
+	steps, seed := randomRun(t)
 	g := &streamGen{callGen{rand.New(rand.NewPCG(seed, 13))}}
 	redis, here := startRedis(t), newBench(t)
 	here.limits.Limits = types.DefaultLimits

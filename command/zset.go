@@ -150,32 +150,28 @@ var zscan = &Command{
 			return err
 		}
 		defer z.Release()
-		elements := wire.Writer{Proto: c.Reply.Proto}
-		n := 0
-		if z.Exists() { // else whatever the options are
-			o, err := scanOptions(c.Args[3:], false)
-			if err != nil {
-				return err
-			}
-			count := min(o.count, z.Len()+1)
-			if c.Tx.Heavy(count * elemWork) {
-				return nil
-			}
-			packed := z.Packed()
-			cursor = z.Scan(cursor, int(count), func(member []byte, score float64) {
-				if o.matches(member) {
-					elements.Bulk(member)
-					scanScore(&elements, score, packed)
-					n += 2
-				}
-			})
-		} else {
-			cursor = 0
+		page := c.newPage()
+		if !z.Exists() { // whatever the options are
+			page.reply(0)
+			return nil
 		}
-		c.Reply.Array(2)
-		c.Reply.BulkString(strconv.FormatUint(cursor, 10))
-		c.Reply.Array(n)
-		c.Reply.Buf = append(c.Reply.Buf, elements.Buf...)
+		o, err := scanOptions(c.Args[3:], false)
+		if err != nil {
+			return err
+		}
+		count := min(o.count, z.Len()+1)
+		if c.Tx.Heavy(count * elemWork) {
+			return nil
+		}
+		packed := z.Packed()
+		cursor = z.Scan(cursor, int(count), func(member []byte, score float64) {
+			if o.matches(member) {
+				page.bulk(member)
+				scanScore(&page.elements, score, packed)
+				page.n++
+			}
+		})
+		page.reply(cursor)
 		return nil
 	},
 }
