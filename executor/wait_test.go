@@ -261,6 +261,79 @@ func TestWaitersBehindLatches(t *testing.T) {
 	f.nobodyWaits()
 }
 
+// A waiter that wants to know is run again when its key is gone, also behind one that
+// does not.
+func TestWaitersAtAKeyThatIsGone(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	// tell key: says whether the key is there, once it is not.
+	tell := custom("tell", command.Write|command.Blocking, func(c *command.Ctx) error {
+		if c.Tx.Find(c.Args[1]).Exists() {
+			return &command.Block{Type: keyspace.Stream, Keys: c.Args[1:2], Gone: true}
+		}
+		c.Reply.Bulk([]byte("gone"))
+		return nil
+	})
+	// stream key: makes a stream there.
+	stream := custom("stream", command.Write, func(c *command.Ctx) error {
+		c.Tx.Store(c.Args[1], c.Tx.Find(c.Args[1]), keyspace.Meta{Type: keyspace.Stream, Encoding: keyspace.Packed})
+		c.Reply.OK()
+		return nil
+	})
+	for _, remove := range []string{"del s", "flushall", "set s x", "rename s other"} {
+		other := f.waiter(bpop, 0, "bpop s")
+		f.doCmd(stream, 0, "stream s")
+		w := f.waiter(tell, 0, "tell s")
+		if f.x.WaitingGone() != 1 {
+			t.Errorf("%d keys", f.x.WaitingGone())
+		}
+		f.do(remove)
+		want := "gone"
+		if remove == "set s x" {
+			want = "" // the key is there
+			w.Cancel()
+		}
+		f.want(remove, w.got(), want)
+		f.want("who waits for an element", other.got(), "")
+		other.Cancel()
+		f.do("del s other")
+		f.nobodyWaits()
+		equal(t, "keys", f.x.WaitingGone(), 0)
+	}
+	f.free()
+}
+
+// What a handler did before it waits is undone, unless it says that it stays.
+func TestWaitersThatKeepSomething(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for _, keep := range []bool{false, true} {
+		runs := 0
+		cmd := custom("note", command.Write|command.Blocking, func(c *command.Ctx) error {
+			runs++
+			store(c.Tx, c.Args[2], fmt.Sprint(runs))
+			if m, _ := listOf(c.Tx, c.Args[1]); m.Exists() {
+				c.Reply.OK()
+				return nil
+			}
+			return &command.Block{Type: keyspace.List, Keys: c.Args[1:2], Keep: keep}
+		})
+		cmd.Keys = command.KeyRange(1, -1, 1, command.RW)
+		w := f.waiter(cmd, 0, "note q n")
+		want := map[bool]string{true: "1", false: "(nil)"}[keep]
+		f.want("while it waits", f.do("get n"), want)
+		f.doCmd(push, 0, "push other x")
+		f.do("swapdb 0 0")
+		f.want("nothing came", f.do("get n"), want)
+		f.doCmd(push, 0, "push q x")
+		f.want("served", w.got(), "OK")
+		f.want("afterwards", f.do("get n"), fmt.Sprint(runs))
+		f.do("del q n other")
+	}
+	f.nobodyWaits()
+	f.free()
+}
+
 // Many batches push and pop at once: each element comes to one client, once.
 func TestWaitersTogether(t *testing.T) {
 	t.Parallel()

@@ -43,6 +43,35 @@ func TestUnnamedKeysAreOfOneState(t *testing.T) {
 	})
 }
 
+// The same without luck: what others write between two reads of such a call is not
+// seen by one that reads, and must wait for one that writes.
+func TestOneStateOfUnnamedKeys(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.do("mset a 1 b 1")
+	between := func() { f.do("mset a 2 b 2") }
+	look := func(c *command.Ctx) error {
+		if c.Tx.Whole() {
+			return nil
+		}
+		c.Reply.Bulk(append([]byte{}, c.Tx.Find([]byte("a")).Body...))
+		between()
+		c.Reply.Bulk(append([]byte{}, c.Tx.Find([]byte("b")).Body...))
+		return nil
+	}
+	_, _, s := f.aloneCmd(custom("look", command.ReadOnly, look), 0, words("look k"))
+	f.want("a read", s, "1 1")
+	between = func() {
+		if f.x.whole.TryRLock() {
+			f.x.whole.RUnlock()
+			t.Error("others may write between two reads of a write")
+		}
+	}
+	_, _, s = f.aloneCmd(custom("take", command.Write, look), 0, words("take k"))
+	f.want("a write", s, "2 2")
+	f.free()
+}
+
 // SORT says so when it is going to read such keys, and only then.
 func TestSortNamesItsNeed(t *testing.T) {
 	t.Parallel()

@@ -323,8 +323,10 @@ func appendSysKey64(b []byte, what byte, n uint64) []byte {
 
 // successor returns the smallest key above every key that begins with prefix;
 // nil when there is none.
-func successor(prefix []byte) []byte {
-	s := append([]byte(nil), prefix...)
+func successor(prefix []byte) []byte { return successorIn(append([]byte(nil), prefix...)) }
+
+// successorIn is successor in the place of the prefix.
+func successorIn(s []byte) []byte {
 	for i := len(s) - 1; i >= 0; i-- {
 		if s[i]++; s[i] != 0 {
 			return s[:i+1]

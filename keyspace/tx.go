@@ -184,11 +184,14 @@ func (t *Tx) IterKind(r Ref, k Kind, from, to []byte, reverse bool) engine.Itera
 }
 
 func kindRange(r Ref, k Kind, from, to []byte) (lo, hi []byte) {
-	lo = append(AppendRowKey(make([]byte, 0, partHead+len(from)), r, k), from...)
+	n := partHead + len(from)
+	both := append(AppendRowKey(make([]byte, 0, n+partHead+len(to)), r, k), from...)
+	both = AppendRowKey(both, r, k)
+	lo, hi = both[:n:n], both[n:]
 	if to != nil {
-		return lo, append(AppendRowKey(make([]byte, 0, partHead+len(to)), r, k), to...)
+		return lo, append(hi, to...)
 	}
-	return lo, successor(lo[:partHead])
+	return lo, successorIn(hi)
 }
 
 // CountKind counts the rows that IterKind would show, if the engine can tell that

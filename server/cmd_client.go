@@ -263,7 +263,7 @@ func clientUnblock(c *localCall) error {
 		return command.ErrNotInteger
 	}
 	ended := c.srv.unblock(id, len(c.args) == 4 && c.is(3, "error"))
-	c.w.Int(map[bool]int64{true: 1}[ended])
+	c.w.Int(int64(boolInt(ended)))
 	return nil
 }
 

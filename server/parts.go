@@ -36,12 +36,21 @@ var (
 	errPartsStop = errors.New("the server shuts down")
 )
 
-// newParts makes the parts of a call that a worker runs. It is used only when the
-// reply turns out to be large.
-func (s *session) newParts(c *executor.Call, quiet bool) *parts {
-	st := &parts{s: s, quiet: quiet, room: make(chan struct{}, 1)}
-	c.Sink = func(w *wire.Writer) error { return st.part(c, w) }
-	return st
+// inParts lets a call that a worker runs send its reply in parts, if it turns out to
+// be large. It returns what must be called behind it.
+func (s *session) inParts(c *executor.Call, quiet bool) (end func()) {
+	var st *parts
+	c.Sink = func(w *wire.Writer) error {
+		if st == nil {
+			st = &parts{s: s, quiet: quiet, room: make(chan struct{}, 1)}
+		}
+		return st.part(c, w)
+	}
+	return func() {
+		if st != nil {
+			st.end(c.Failed)
+		}
+	}
 }
 
 // part sends a part of the reply, and waits until there is room for the next.

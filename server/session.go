@@ -480,15 +480,13 @@ func (s *session) defer_(cmd *command.Command, args [][]byte, run func(*wire.Wri
 					return w.waiter
 				}
 			}
-			parts := s.newParts(&c, quiet)
+			end := s.inParts(&c, quiet)
 			ticket = s.srv.exec.RunAlone(&c)
 			if c.Blocked {
 				return
 			}
 			failed = c.Failed
-			if c.Streamed {
-				parts.end(failed)
-			}
+			end()
 		}
 		took := time.Since(start)
 		s.car.post(func() {

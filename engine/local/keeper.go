@@ -163,10 +163,13 @@ func (e *Engine) clearLoop() {
 			return
 		case <-e.set.ClearWake():
 		}
-		before := e.set.Rows()
-		for e.set.Clear() && !e.closed.Load() {
+		cleared := 0
+		for more := true; more && !e.closed.Load(); {
+			var rows int
+			rows, more = e.set.Clear()
+			cleared += rows
 		}
-		if before-e.set.Rows() > manyCleared {
+		if cleared > manyCleared {
 			e.set.Trim()
 			runtime.GC() // what made and cleared them is garbage, too
 		}

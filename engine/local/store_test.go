@@ -165,7 +165,7 @@ func TestUnitDeletedAndFilledAgain(t *testing.T) {
 		if s := state(); s != resident.Unknown {
 			t.Errorf("%s: the state of the row is %d, though only the store has it", when, s)
 		}
-		for set.Clear() {
+		for more := true; more; _, more = set.Clear() {
 		}
 	}
 	if n := set.Figures().PendingRanges; n != 0 {

@@ -34,9 +34,6 @@ func (w *Writer) Add(e []byte) {
 	}
 }
 
-// Len is the number of elements so far.
-func (w *Writer) Len() int64 { return w.l.Len() }
-
 // Store makes the list the key's value, if it has elements. old is what Find
 // returned for the key, of whatever type; expire is the new time of death.
 func (w *Writer) Store(old keyspace.Meta, expire int64) {

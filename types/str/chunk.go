@@ -244,9 +244,6 @@ func (w *Writer) flush(piece []byte, index int64) {
 	w.buf = w.buf[:0]
 }
 
-// Len is how many bytes were written.
-func (w *Writer) Len() int64 { return w.size }
-
 // Store ends the value and makes it the key's. old is what Find returned for
 // the key, of whatever type. Its encoding is raw, however short it is.
 func (w *Writer) Store(old keyspace.Meta, expire int64) {

@@ -99,9 +99,6 @@ func (s *Set) inUse(p *part) bool {
 // Bytes is the memory that the set takes: rows, and what finds them.
 func (s *Set) Bytes() int64 { return s.bytes.Load() }
 
-// Rows is how many rows there are.
-func (s *Set) Rows() int64 { return s.rows.Load() }
-
 // Mapped is the memory that the rows have taken from the system.
 func (s *Set) Mapped() int64 { return s.arena.Mapped() + s.rows.Load()*tableRow }
 

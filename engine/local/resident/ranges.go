@@ -156,14 +156,14 @@ func (c *clearing) add(p *part, d *deletion) {
 // ClearWake gets a value when there is something to clear.
 func (s *Set) ClearWake() <-chan struct{} { return s.clearing.wake }
 
-// Clear removes some of the rows that pending deletions cover; it says whether
-// it may do more at once.
-func (s *Set) Clear() (more bool) {
+// Clear removes some of the rows that pending deletions cover. It returns how many,
+// and whether it may do more at once.
+func (s *Set) Clear() (rows int, more bool) {
 	c := &s.clearing
 	c.mu.Lock()
 	if len(c.jobs) == 0 {
 		c.mu.Unlock()
-		return false
+		return 0, false
 	}
 	j := c.jobs[0]
 	c.jobs = c.jobs[1:]
@@ -172,7 +172,7 @@ func (s *Set) Clear() (more bool) {
 	j.p.mu.Lock()
 	waits := s.frozen.oldest() <= j.d.tag // a snapshot still sees the rows
 	if !waits {
-		if j.at, j.d.cleared = s.clear(j.p, j.d, j.at); j.d.cleared {
+		if j.at, rows, j.d.cleared = s.clear(j.p, j.d, j.at); j.d.cleared {
 			s.forget(j.p)
 		}
 	}
@@ -181,15 +181,15 @@ func (s *Set) Clear() (more bool) {
 		c.mu.Lock()
 		c.jobs = append(c.jobs, j)
 		c.mu.Unlock()
-		return !waits // else Thaw wakes us
+		return rows, !waits // else Thaw wakes us
 	}
-	return left > 0
+	return rows, left > 0
 }
 
 // clearStep is how many rows are looked at under one hold of the lock.
 const clearStep = 256
 
-func (s *Set) clear(p *part, d *deletion, at []byte) (next []byte, done bool) {
+func (s *Set) clear(p *part, d *deletion, at []byte) (next []byte, rows int, done bool) {
 	var doomed []arena.Ref
 	done = true
 	seen := 0
@@ -212,7 +212,7 @@ func (s *Set) clear(p *part, d *deletion, at []byte) (next []byte, done bool) {
 		r := s.row(ref)
 		s.drop(p, ref, r, engine.Hash(r.key()))
 	}
-	return next, done
+	return next, len(doomed), done
 }
 
 // forget removes the deletions that nobody needs any more.
