@@ -13,8 +13,8 @@ type blocked struct {
 	waiter *executor.Waiter
 	cmd    *command.Command
 	args   [][]byte
+	until  time.Time // zero: for ever
 	timer  *time.Timer
-	since  time.Time
 	quiet  bool // nobody wants the reply
 }
 
@@ -23,7 +23,7 @@ var errUnblocked = command.Error("UNBLOCKED client unblocked via CLIENT UNBLOCK"
 // waiter makes the waiter of a command. It may be called from any goroutine; c is
 // the call as it was run.
 func (s *session) waiter(c *executor.Call, block *command.Block, proto int, quiet bool, since time.Time) *blocked {
-	w := &blocked{cmd: c.Cmd, args: copyArgs(c.Args), quiet: quiet, since: since}
+	w := &blocked{cmd: c.Cmd, args: copyArgs(c.Args), quiet: quiet}
 	call := *c
 	call.Args = w.args
 	own := *block
@@ -34,16 +34,37 @@ func (s *session) waiter(c *executor.Call, block *command.Block, proto int, quie
 		s.car.post(func() { s.unblocked(w) })
 	})
 	if block.Timeout > 0 {
-		left := max(0, time.Duration(block.Timeout)*time.Millisecond-time.Since(since))
-		w.timer = time.AfterFunc(left, func() { w.waiter.End(nil) })
+		w.until = since.Add(time.Duration(block.Timeout) * time.Millisecond)
 	}
 	return w
 }
 
-// block lets the session wait. It runs on the carrier, which holds mu.
+// block lets the session wait. It runs on the carrier, which holds mu. The time begins
+// to run here: were it over before, the session would go on first and wait then.
 func (s *session) block(w *blocked) {
 	s.blocked, s.waiting = w, true
 	s.car.interest()
+	if !w.until.IsZero() {
+		w.timer = time.AfterFunc(time.Until(w.until), func() { w.waiter.End(nil) })
+	}
+}
+
+// blockFrom is block from a worker, which holds the latches of the keys: so the waiter
+// cannot be served before the session waits. A client that has left does not wait: its
+// waiter would take an element that nobody gets.
+func (s *session) blockFrom(c *executor.Call, block *command.Block, proto int, quiet bool, since time.Time) *executor.Waiter {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	w := s.waiter(c, block, proto, quiet, since)
+	s.blocked = w // whoever closes the session finds it
+	s.car.post(func() {
+		s.deferred = nil
+		s.block(w)
+	})
+	return w.waiter
 }
 
 // unblocked goes on after a command that waited. It runs on the carrier, which

@@ -3,6 +3,7 @@ package server_test
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -132,10 +133,41 @@ func TestBlockingOnColdRows(t *testing.T) {
 			w.want(pop(element))
 		}
 		c.blocked(0)
-		if got := w.do("BLPOP", "q", "0.001"); got != nullArray {
-			t.Error(got)
+		for range 100 { // the time may be over before the session waits
+			if got := w.do("BLPOP", "q", "0.001"); got != nullArray {
+				t.Fatal(got)
+			}
 		}
 	})
+}
+
+// A client that leaves while a worker finds that it must wait takes nothing.
+func TestClientLeavesBeforeItWaits(t *testing.T) {
+	t.Parallel()
+	f, eng := startCold(t, false)
+	w, c := f.dial(), f.dial()
+	id := w.id()
+	reading, leave := make(chan struct{}), make(chan struct{})
+	eng.Set(keyRows("q"))
+	eng.OnRead(sync.OnceFunc(func() {
+		close(reading)
+		<-leave
+	}))
+	w.send("BLPOP", "q", "0")
+	<-reading
+	if got := c.do("CLIENT", "KILL", "ID", id); got != "(integer) 1" {
+		t.Fatal(got)
+	}
+	close(leave)
+	eng.Set(nil)
+	for range 20 { // whenever it comes to wait
+		c.do("RPUSH", "q", "a")
+		f.patience()
+	}
+	if got := c.do("LLEN", "q"); got != "(integer) 20" {
+		t.Errorf("it has taken something: %s", got)
+	}
+	c.blocked(0)
 }
 
 // A large reply goes out in parts: little of it is held for a client that reads

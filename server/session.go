@@ -472,12 +472,7 @@ func (s *session) defer_(cmd *command.Command, args [][]byte, run func(*wire.Wri
 			c := executor.Call{Cmd: cmd, Args: d.args, DB: db, Reply: &d.reply, NoTouch: noTouch, Cold: cold}
 			if cmd.Flags&command.Blocking != 0 {
 				c.OnBlock = func(block *command.Block) *executor.Waiter {
-					w := s.waiter(&c, block, proto, quiet, start)
-					s.car.post(func() { // before the waiter can be served: its latches are held
-						s.deferred = nil
-						s.block(w)
-					})
-					return w.waiter
+					return s.blockFrom(&c, block, proto, quiet, start)
 				}
 			}
 			end := s.inParts(&c, quiet)
