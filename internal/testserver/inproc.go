@@ -42,8 +42,9 @@ func (c *Clock) Advance(d time.Duration) { c.nanos.Add(int64(d)) }
 
 // Options of a server inside the test's process.
 type Options struct {
-	// Engine is mem, pebble on a file system in memory, or cold: mem with a
-	// third of all reads finding their row not in memory.
+	// Engine is mem; local on a file system in memory; tight, which is local with
+	// little memory; or cold: mem with a third of all reads finding their row not
+	// in memory.
 	Engine string
 	// Clock of the server; nil means the real one.
 	Clock *Clock
