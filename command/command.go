@@ -207,6 +207,15 @@ type Ctx struct {
 	Usage  Usage
 	// NoBlock: the command must answer now, as in a transaction.
 	NoBlock bool
+	// Receivers says how many clients a message to a channel would reach now.
+	Receivers func(channel []byte, shard bool) int
+	// Caller is who runs the command, for one that runs others: a script.
+	Caller Caller
+	// Do runs another command inside this execution, for a script. The reply is
+	// appended to w. The error is the command's: what it did is undone and w has
+	// no reply. When Tx.Err is not nil after it, the whole execution must end,
+	// and may be run again in another way.
+	Do func(cmd *Command, args [][]byte, w *wire.Writer) error
 	// Sink, if set, takes what has been written to Reply so far and empties it.
 	// See Spill.
 	Sink func(*wire.Writer) error
@@ -241,6 +250,19 @@ type Limits struct {
 	LFU     bool  // maxmemory-policy is an LFU one
 	// SkipChecksum: RESTORE takes payloads with a wrong checksum, for tests.
 	SkipChecksum bool
+}
+
+// Caller is a client as the commands of its script see it. It may be used on any
+// goroutine.
+type Caller interface {
+	// Permit says why the client may not run a command with these arguments, or
+	// nothing.
+	Permit(cmd *Command, args [][]byte) error
+	// OutOfMemory says that commands which need memory are refused.
+	OutOfMemory() bool
+	// Local runs a command that has no Run. It returns the database that is
+	// selected after it.
+	Local(cmd *Command, args [][]byte, db int, w *wire.Writer) (int, error)
 }
 
 // Usage tells how a key was used lately.

@@ -39,7 +39,7 @@ func metaRows(keys ...string) func([]byte) bool {
 func (f *fixture) observe() func() string {
 	f.x.Listening(^keyspace.Class(0))
 	var events []string
-	f.x.Listen(func(e *keyspace.Effects) {
+	f.x.Listen(func(e *keyspace.Effects, _ engine.Ticket) {
 		for _, ev := range e.Events {
 			events = append(events, fmt.Sprintf("%s:%d:%s", ev.Name, ev.DB, ev.Key))
 		}

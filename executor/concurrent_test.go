@@ -352,7 +352,7 @@ func TestEffectsKeepTheOrderOfCommits(t *testing.T) {
 	var mu sync.Mutex
 	told := make(map[string]int)
 	f.x.Listening(keyspace.StringEv)
-	f.x.Listen(func(e *keyspace.Effects) {
+	f.x.Listen(func(e *keyspace.Effects, _ engine.Ticket) {
 		counts := make(map[string]int)
 		for _, ev := range e.Events {
 			counts[string(ev.Key)]++

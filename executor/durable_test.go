@@ -216,7 +216,7 @@ func TestAFailedCommitSpoilsItsReplies(t *testing.T) {
 	f := newDurable(t)
 	f.x.Listening(^keyspace.Class(0))
 	events := 0
-	f.x.Listen(func(e *keyspace.Effects) { events += len(e.Events) })
+	f.x.Listen(func(e *keyspace.Effects, _ engine.Ticket) { events += len(e.Events) })
 	f.do("set k old")
 	events = 0
 	a := f.client()

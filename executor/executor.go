@@ -66,7 +66,7 @@ type Executor struct {
 
 	limits    atomic.Pointer[command.Limits]
 	listening atomic.Uint32
-	listener  func(*keyspace.Effects)
+	listener  func(*keyspace.Effects, engine.Ticket)
 
 	born    uint32 // the time of the start, in seconds
 	ages    ages
@@ -113,9 +113,11 @@ func (x *Executor) Space() *keyspace.Space { return x.space }
 // SetLimits changes the settings that handlers see.
 func (x *Executor) SetLimits(l command.Limits) { x.limits.Store(&l) }
 
-// Listen sets who is told of committed effects, and of which events. It must
-// be called before the first batch; the classes may change later by Listening.
-func (x *Executor) Listen(f func(*keyspace.Effects)) { x.listener = f }
+// Listen sets who is told of committed events, changed keys and messages, with the
+// ticket that must be durable before anybody outside hears of them. It must be
+// called before the first batch. It is called while the latches are held, so in
+// the order of the commits on a key, and must not wait.
+func (x *Executor) Listen(f func(*keyspace.Effects, engine.Ticket)) { x.listener = f }
 
 // Listening sets the classes of events that handlers note.
 func (x *Executor) Listening(c keyspace.Class) { x.listening.Store(uint32(c)) }
@@ -606,7 +608,7 @@ func (b *Batch) commit() {
 		b.spoil(fmt.Errorf("commit: %w", err))
 	} else {
 		b.x.space.Publish(&b.fx)
-		b.effects()
+		b.effects(t)
 	}
 	if t != 0 {
 		b.x.Stats.Commits.Add(1)
@@ -663,7 +665,7 @@ func (r *replies) spoil(text string) {
 }
 
 // effects tells the world what the batch did.
-func (b *Batch) effects() {
+func (b *Batch) effects(t engine.Ticket) {
 	f := &b.fx
 	if f.Hits != 0 {
 		b.x.Stats.Hits.Add(int64(f.Hits))
@@ -683,8 +685,8 @@ func (b *Batch) effects() {
 	if f.Garbage != 0 {
 		b.x.sweep.wakeClearing()
 	}
-	if b.x.listener != nil {
-		b.x.listener(f)
+	if b.x.listener != nil && len(f.Events)+len(f.Touched)+len(f.Messages) > 0 {
+		b.x.listener(f, t)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"redoubt/command"
+	"redoubt/engine"
 	"redoubt/keyspace"
 	"redoubt/wire"
 )
@@ -155,7 +156,7 @@ func TestAHeavyCommandIsLeftToAWorker(t *testing.T) {
 	f := newFixture(t)
 	f.x.Listening(^keyspace.Class(0))
 	var events int
-	f.x.Listen(func(e *keyspace.Effects) { events += len(e.Events) })
+	f.x.Listen(func(e *keyspace.Effects, _ engine.Ticket) { events += len(e.Events) })
 	heavy := custom("heavy", command.Write, func(c *command.Ctx) error {
 		store(c.Tx, c.Args[1], "v")
 		c.Tx.NewRef(c.Args[1], 1)
@@ -298,7 +299,7 @@ func TestAFailedCommandLeavesNoTrace(t *testing.T) {
 			f := newFixture(t)
 			f.x.Listening(^keyspace.Class(0))
 			var names []string
-			f.x.Listen(func(e *keyspace.Effects) {
+			f.x.Listen(func(e *keyspace.Effects, _ engine.Ticket) {
 				for _, ev := range e.Events {
 					names = append(names, ev.Name+":"+string(ev.Key))
 				}

@@ -43,8 +43,13 @@ type Effects struct {
 	Events []Event
 	// Ready are keys that somebody may wait for, as they became ready.
 	Ready []Ready
-	moves []move
-	dues  []due
+	// Touched are the keys that were changed, noted only while somebody observes
+	// keys: see Space.Observers.
+	Touched []Touch
+	// Messages are to be published.
+	Messages []Message
+	moves    []move
+	dues     []due
 	// watermark, if not 0, is the id watermark that the batch stores.
 	watermark uint64
 }
@@ -54,6 +59,20 @@ type Effects struct {
 type Ready struct {
 	DB  int
 	Key []byte
+}
+
+// Touch is a key that was changed. No key means all of the database.
+type Touch struct {
+	DB  int
+	Key []byte
+	// Expired: nobody changed it, its time was over.
+	Expired bool
+}
+
+// Message is one to be published to a channel.
+type Message struct {
+	Channel, Payload []byte
+	Shard            bool
 }
 
 // move is a database that was given another keyspace number.
@@ -70,16 +89,19 @@ type due struct {
 
 type effectsMark struct {
 	changes, expired, dropped, garbage, hits, misses, events, ready, moves, dues int
+	touched, messages                                                            int
 	watermark                                                                    uint64
 }
 
 func (e *Effects) mark() effectsMark {
-	return effectsMark{e.Changes, e.Expired, e.Dropped, e.Garbage, e.Hits, e.Misses, len(e.Events), len(e.Ready), len(e.moves), len(e.dues), e.watermark}
+	return effectsMark{e.Changes, e.Expired, e.Dropped, e.Garbage, e.Hits, e.Misses, len(e.Events), len(e.Ready), len(e.moves), len(e.dues),
+		len(e.Touched), len(e.Messages), e.watermark}
 }
 
 func (e *Effects) rollback(m effectsMark) {
 	e.Changes, e.Expired, e.Dropped, e.Garbage, e.Hits, e.Misses = m.changes, m.expired, m.dropped, m.garbage, m.hits, m.misses
 	e.Events, e.Ready, e.moves, e.dues = e.Events[:m.events], e.Ready[:m.ready], e.moves[:m.moves], e.dues[:m.dues]
+	e.Touched, e.Messages = e.Touched[:m.touched], e.Messages[:m.messages]
 	e.watermark = m.watermark // the row that stores it was rolled back as well
 }
 
@@ -87,5 +109,8 @@ func (e *Effects) rollback(m effectsMark) {
 func (e *Effects) Reset() {
 	clear(e.Events)
 	clear(e.Ready)
-	*e = Effects{Events: e.Events[:0], Ready: e.Ready[:0], moves: e.moves[:0], dues: e.dues[:0]}
+	clear(e.Touched)
+	clear(e.Messages)
+	*e = Effects{Events: e.Events[:0], Ready: e.Ready[:0], Touched: e.Touched[:0], Messages: e.Messages[:0],
+		moves: e.moves[:0], dues: e.dues[:0]}
 }

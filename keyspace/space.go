@@ -26,6 +26,9 @@ type Space struct {
 
 	// Waiting is how many clients wait for elements of some key.
 	Waiting atomic.Int64
+	// Observers is how many want to know which keys were changed: see
+	// Effects.Touched.
+	Observers atomic.Int64
 
 	eng     engine.Engine
 	cursors cursorCache

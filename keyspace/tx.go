@@ -464,8 +464,39 @@ func (t *Tx) NewRef(key []byte, size int64) Ref {
 
 // Note notes an event for whoever listens. Every change of a key is noted.
 func (t *Tx) Note(class Class, event string, key []byte) {
-	if t.err == nil && t.Listening&class != 0 {
+	if t.err != nil {
+		return
+	}
+	if t.Listening&class != 0 {
 		t.FX.Events = append(t.FX.Events, Event{class, event, t.DB, append([]byte(nil), key...)})
+	}
+	if class&(MissEv|NewEv) == 0 && t.Space.Observers.Load() > 0 {
+		t.touch(key, class == ExpiredEv)
+	}
+}
+
+// touch notes that a key was changed. One command often notes several events of
+// a key.
+func (t *Tx) touch(key []byte, expired bool) {
+	if n := len(t.FX.Touched); n > 0 {
+		if last := &t.FX.Touched[n-1]; last.DB == t.DB && last.Expired == expired && bytes.Equal(last.Key, key) {
+			return
+		}
+	}
+	t.FX.Touched = append(t.FX.Touched, Touch{t.DB, append([]byte{}, key...), expired})
+}
+
+// touchAll notes that any key of a database may have been changed.
+func (t *Tx) touchAll(db int) {
+	if t.Space.Observers.Load() > 0 {
+		t.FX.Touched = append(t.FX.Touched, Touch{DB: db})
+	}
+}
+
+// Publish has a message published once the execution is committed.
+func (t *Tx) Publish(channel, payload []byte, shard bool) {
+	if t.err == nil {
+		t.FX.Messages = append(t.FX.Messages, Message{append([]byte(nil), channel...), append([]byte(nil), payload...), shard})
 	}
 }
 
@@ -499,6 +530,7 @@ func (t *Tx) Flush(db int) {
 	b.Put(appendSysKey32(nil, sysDead, t.ksOf(db)), nil)
 	t.assign(db, t.Space.allocate(b))
 	t.AwakenAll(db)
+	t.touchAll(db)
 }
 
 // Swap exchanges the contents of two databases in O(1). The whole keyspace
@@ -510,6 +542,8 @@ func (t *Tx) Swap(a, b int) {
 		t.assign(b, x)
 		t.AwakenAll(a)
 		t.AwakenAll(b)
+		t.touchAll(a)
+		t.touchAll(b)
 	}
 }
 
