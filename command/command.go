@@ -107,6 +107,9 @@ const (
 	Peek
 	// OneState: the command walks many rows and must see one state of them.
 	OneState
+	// Repeatable: a command without Run that a transaction may run on an event
+	// loop, and again when it has to be rolled back.
+	Repeatable
 )
 
 // FlagNames are the names of the flags that clients see, in Redis's order. Not
@@ -211,7 +214,11 @@ type Ctx struct {
 	Receivers func(channel []byte, shard bool) int
 	// Caller is who runs the command, for one that runs others: a script.
 	Caller Caller
-	// Do runs another command inside this execution, for a script. The reply is
+	// Queue are the commands of the transaction that EXEC runs, and Changed says
+	// whether a key that its client watches was changed.
+	Queue   []Queued
+	Changed func() bool
+	// Do runs another command inside this execution, for EXEC or a script. The reply is
 	// appended to w. The error is the command's: what it did is undone and w has
 	// no reply. When Tx.Err is not nil after it, the whole execution must end,
 	// and may be run again in another way.
@@ -308,6 +315,8 @@ type Table struct {
 	byName map[string]*Command
 	list   []*Command // top-level commands, in the order given
 	all    []*Command // with subcommands, by ID
+	// longest is the length of the longest name that a command was given by Rename.
+	longest int
 }
 
 // NewTable makes a table of commands. A name that comes twice is a mistake in
@@ -356,7 +365,10 @@ func (t *Table) All() []*Command      { return t.all }
 func (t *Table) Lookup(name []byte) *Command {
 	var buf [32]byte
 	if len(name) > len(buf) {
-		return nil
+		if len(name) > t.longest {
+			return nil
+		}
+		return t.byName[string(lower(make([]byte, len(name)), name))]
 	}
 	return t.byName[string(lower(buf[:len(name)], name))]
 }

@@ -135,7 +135,7 @@ func TestHelp(t *testing.T) {
 		{Name: "help", Summary: "not listed twice"},
 		{Name: "reset", Summary: "Resets it."},
 	}}
-	got := Help(c)
+	got := Help(c, []byte("thing"))
 	if got[0] != "THING <subcommand> [<arg> [value] [opt] ...]. Subcommands are:" || got[1] != "GET <key> [COUNT <count>]" {
 		t.Errorf("begins with %q", got[:2])
 	}

@@ -5,9 +5,10 @@ import (
 )
 
 // Help returns the lines that HELP of a container replies, each as a status: a
-// heading, and for each subcommand its call and its summary.
-func Help(container *Command) []string {
-	name := strings.ToUpper(container.Name)
+// heading, and for each subcommand its call and its summary. The container is
+// called as the client called it, for it may have been renamed.
+func Help(container *Command, called []byte) []string {
+	name := strings.ToUpper(string(called))
 	lines := []string{name + " <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"}
 	for _, s := range container.Subs {
 		if s.Name == "help" {
@@ -21,7 +22,7 @@ func Help(container *Command) []string {
 
 // writeHelp is the handler of a HELP subcommand.
 func writeHelp(c *Ctx) error {
-	lines := Help(c.Cmd.Parent)
+	lines := Help(c.Cmd.Parent, c.Args[0])
 	c.Reply.Array(len(lines))
 	for _, l := range lines {
 		c.Reply.Status(l)

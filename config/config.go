@@ -211,6 +211,14 @@ func (c *Config) OnChangeOfAny(f func() error, names ...string) {
 	}
 }
 
+// Unchanged marks the error of a hook that refused the new value and left
+// everything as it was, so that it need not be called for the old value.
+func Unchanged(err error) error { return unchanged{err} }
+
+type unchanged struct{ error }
+
+func (e unchanged) Unwrap() error { return e.error }
+
 // ErrLoading is the refusal of a directive that must not change while data is
 // being loaded.
 var ErrLoading = errors.New("LOADING Redis is loading the dataset in memory")
@@ -269,8 +277,11 @@ func (c *Config) SetAllFor(who Caller, pairs [][2]string) error {
 			for j, s := range settings {
 				s.now.Store(old[j])
 			}
-			text := err.Error()
-			for _, h := range hooks[:i+1] {
+			text, undo := err.Error(), hooks[:i+1]
+			if _, ok := err.(unchanged); ok {
+				undo = hooks[:i]
+			}
+			for _, h := range undo {
 				if err := h.run(); err != nil {
 					text = fmt.Sprintf("%s (and the old value could not be applied again: %s)", text, err)
 				}

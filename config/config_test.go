@@ -43,7 +43,7 @@ func TestGetters(t *testing.T) {
 	if !c.Bool("appendonly") || c.Bool("activedefrag") {
 		t.Error("appendonly must be yes and activedefrag no")
 	}
-	if c.Enum("engine") != "local" || c.Str("bind") != "127.0.0.1" {
+	if c.Enum("engine") != "local" || c.Str("bind") != "* -::*" {
 		t.Error("engine or bind is wrong")
 	}
 	if !strings.HasSuffix(c.Str("dir"), "/redoubt-data") {

@@ -29,6 +29,7 @@ var redisDirectives = []Directive{
 	memory("auto-aof-rewrite-min-size", 64<<20, 0, maxInt64),
 	integer("auto-aof-rewrite-percentage", 100, 0, maxInt32),
 	nullable("bgsave_cpulist").quiet("bgsave-cpulist").with(Immutable),
+	special("bind", "* -::*", readBind).with(MultiArg),
 	nullable("bind-source-addr"),
 	nullable("bio_cpulist").quiet("bio-cpulist").with(Immutable),
 	integer("busy-reply-threshold", 5000, 0, maxInt64).alias("lua-time-limit"),

@@ -136,3 +136,50 @@ func TestRewriteFailureLeavesTheFile(t *testing.T) {
 		t.Error("a directory was replaced by a file")
 	}
 }
+
+// What is in force now is in force after a restart, also where an included file
+// says otherwise. Included files, renamed commands and users stay as they are.
+func TestRewriteWithIncludes(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	inner, path := filepath.Join(dir, "inner.conf"), filepath.Join(dir, "x.conf")
+	const included = "timeout 7\nsave 10 10\nrequirepass secret\nhz 20\nslowlog-max-len 5\nmaxmemory 1gb\n"
+	original := "# head\ntimeout 5\nsave 60 1\nrename-command KEYS \"\"\nuser bob on  >x ~*\n\tinclude " + inner +
+		"\n\nrename-command   GET fetch\n# tail\n"
+	for file, text := range map[string]string{inner: included, path: original} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := NewWithMemory(0)
+	if err := c.LoadFile(path); err != nil {
+		t.Fatal(err)
+	}
+	set := [][2]string{{"timeout", "0"}, {"save", "3600 1"}, {"requirepass", ""}, {"hz", "10"}, {"slowlog-max-len", "6"}}
+	if err := c.SetAll(set); err != nil {
+		t.Fatal(err)
+	}
+	first := rewriteOnce(t, c, path)
+	if again := rewriteOnce(t, c, path); !bytes.Equal(again, first) {
+		t.Errorf("a second rewrite made\n%sof\n%s", again, first)
+	}
+	for _, line := range []string{
+		"# head", `rename-command KEYS ""`, "user bob on  >x ~*", "\tinclude " + inner, "rename-command   GET fetch", "# tail",
+	} {
+		if !strings.Contains("\n"+string(first), "\n"+line+"\n") {
+			t.Errorf("%q is not in\n%s", line, first)
+		}
+	}
+	loaded := NewWithMemory(0)
+	if err := loaded.LoadFile(path); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range c.Directives() {
+		if a, b := c.Get(d.Name), loaded.Get(d.Name); a != b {
+			t.Errorf("%s was %q and is %q after\n%s", d.Name, a, b, first)
+		}
+	}
+	if b, err := os.ReadFile(inner); err != nil || string(b) != included {
+		t.Errorf("the included file is %q, %v", b, err)
+	}
+}

@@ -17,7 +17,7 @@ import (
 func (x *Executor) RunAlone(c *Call) engine.Ticket {
 	b := x.idle.Get().(*Batch)
 	defer x.idle.Put(b)
-	b.alone = c.Cmd.Flags&command.Alone != 0
+	b.alone = c.flags()&command.Alone != 0
 	if c.Cmd.Flags&command.OneState != 0 {
 		return b.runFrozen(c)
 	}

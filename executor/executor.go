@@ -23,6 +23,7 @@
 package executor
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"hash/maphash"
@@ -47,6 +48,8 @@ type Options struct {
 	Seed   uint64
 	Limits command.Limits
 	Logger *slog.Logger
+	// Receivers says how many clients a message to a channel would reach.
+	Receivers func(channel []byte, shard bool) int
 }
 
 // Executor runs commands on one engine.
@@ -74,10 +77,13 @@ type Executor struct {
 	batchID atomic.Uint32
 	idle    sync.Pool // of *Batch, for workers
 
-	reading chan struct{} // has a place for each worker that may read from disk
-	waiting waiting
-	Stats   Stats
-	sweep   sweeper
+	reading  chan struct{} // has a place for each worker that may read from disk
+	waiting  waiting
+	watching watching
+	// receivers says how many clients a message would reach.
+	receivers func(channel []byte, shard bool) int
+	Stats     Stats
+	sweep     sweeper
 }
 
 // Stats are sums over all commits.
@@ -93,9 +99,10 @@ type Stats struct {
 func New(o Options) *Executor {
 	x := &Executor{
 		eng: o.Engine, space: o.Space, clock: o.Clock, log: o.Logger,
-		volatile: !o.Engine.Capabilities().Durable,
-		remote:   o.Engine.Capabilities().Remote,
-		reading:  make(chan struct{}, maxReading),
+		volatile:  !o.Engine.Capabilities().Durable,
+		remote:    o.Engine.Capabilities().Remote,
+		reading:   make(chan struct{}, maxReading),
+		receivers: o.Receivers,
 	}
 	x.latches.seed = maphash.MakeSeed()
 	x.seed.Store(o.Seed)
@@ -135,6 +142,17 @@ type Call struct {
 	// OnBlock, if set, makes the waiter of a command that is going to wait. Without
 	// it such a command must answer at once.
 	OnBlock func(*command.Block) *Waiter
+	// Caller is who runs the command, for one that runs others.
+	Caller command.Caller
+	// Queue are the commands that EXEC runs, Watch the keys that the client watches
+	// or, for WATCH, is going to.
+	Queue []command.Queued
+	Watch *Watch
+	// By is the number of the client, for those who want to know who changed a key.
+	By int64
+	// Reads, if set, is told of a command that EXEC or a script is about to run and
+	// that only reads. late: the state that it reads is an older one.
+	Reads func(cmd *command.Command, args [][]byte, late bool)
 	// Sink, if set, takes parts of a reply that is too large to be held: see
 	// command.Ctx.Spill. They may be sent once Wait is durable.
 	Sink func(*wire.Writer) error
@@ -153,6 +171,8 @@ type Call struct {
 	// Whole: Run said false because the command reads keys that it did not name. It
 	// is then run on a state of its own, or alone if it writes.
 	Whole bool
+	// Selected is the database that EXEC's commands left selected.
+	Selected int
 	// Streamed: a part of the reply went to Sink. If it then failed, the rest
 	// will never come.
 	Streamed bool
@@ -172,10 +192,16 @@ type Batch struct {
 	rows    engine.Batch
 	fx      keyspace.Effects
 	tx      keyspace.Tx
-	ctx     command.Ctx
+	ctxs    [maxNested]command.Ctx // of a call, and of those that it runs
+	nested  int
+	next    int           // in the queue of EXEC
+	call    *Call         // under way
+	reads   engine.Ticket // what the nested calls of this one may have seen
 	held    []uint32
+	inner   []uint32      // scratch: the stripes of a nested command's keys
 	keys    []uint32      // scratch: the stripes of one command's keys
 	ticket  engine.Ticket // of the newest commit that Commit has not returned yet
+	told    engine.Ticket // what the messages of this batch may tell of, besides its own
 	replies []replies
 	served  []*Waiter        // have their reply from this batch
 	later   []keyspace.Ready // to be looked at by somebody who can wait
@@ -215,7 +241,11 @@ func (x *Executor) NewBatch() *Batch {
 	b := &Batch{x: x, id: x.batchID.Add(1)}
 	b.seed = x.seed.Add(0x9e3779b97f4a7c15)
 	b.tx.Space, b.tx.FX, b.tx.Rows.Batch = x.space, &b.fx, &b.rows
-	b.ctx.Tx, b.ctx.Usage = &b.tx, b
+	for i := range b.ctxs {
+		c := &b.ctxs[i]
+		c.Tx, c.Usage, c.Do, c.Changed = &b.tx, b, b.do, b.watchChanged
+		c.Receivers = x.receivers
+	}
 	b.eachLatch = func(i int, _ *command.KeySpec) { b.keys = append(b.keys, x.latches.of(b.args[i])) }
 	b.eachExpect = func(i int, _ *command.KeySpec) { b.expect(b.args[i], b.db) }
 	return b
@@ -245,7 +275,9 @@ func (b *Batch) begin() (bool, error) {
 	b.tx.Now, b.tx.NowMicros, b.seconds = now.UnixMilli(), now.UnixMicro(), uint32(now.Unix())
 	b.tx.Listening = keyspace.Class(b.x.listening.Load())
 	b.tx.Worker = b.worker
-	b.ctx.Limits = b.x.limits.Load()
+	for i, limits := 0, b.x.limits.Load(); i < len(b.ctxs); i++ {
+		b.ctxs[i].Limits = limits
+	}
 	return true, nil
 }
 
@@ -265,17 +297,17 @@ func (b *Batch) Run(c *Call) bool {
 	b.guard = c.Guard
 	if !b.worker {
 		c.Cold = false
-		if c.Cmd.Flags&(command.Alone|command.Slow|command.OneState) != 0 || b.x.remote || len(c.Args) > heavyArgs {
+		if c.flags()&(command.Alone|command.Slow|command.OneState) != 0 || b.x.remote || len(c.Args)+len(c.Queue) > heavyArgs {
 			return false
 		}
 		if c.writes() && b.x.eng.Congested() {
 			b.x.Stats.Slowed.Add(1)
 			return false
 		}
-	} else if !b.alone && c.Cmd.Flags&command.Alone != 0 || !b.frozen && c.Cmd.Flags&command.OneState != 0 {
+	} else if flags := c.flags(); !b.alone && flags&command.Alone != 0 || !b.frozen && flags&command.OneState != 0 {
 		return false
 	}
-	if b.rows.Len() >= batchRows || b.rows.Size() >= batchBytes {
+	if b.rows.Len() >= batchRows || b.rows.Size() >= batchBytes || c.Watch != nil && len(b.fx.Touched) > 0 {
 		b.commit()
 	}
 	for {
@@ -344,12 +376,15 @@ const (
 func (b *Batch) attempt(c *Call, write bool) verdict {
 	start := len(c.Reply.Buf)
 	mark := b.tx.Start()
+	b.nested, b.next, b.reads = 0, 0, 0
 	// Without keys there are no latches: such a call must not write, whatever
 	// its handler thinks of its arguments.
 	b.tx.DB, b.tx.Writable = c.DB, write && (len(b.keys) > 0 || b.alone || b.frozen)
 	b.tx.Latched = write || len(b.keys) != 1 || b.x.latches.tab[b.keys[0]].owner.Load() == b.id
 	b.tx.Worker = b.worker && (write || b.frozen)
 	b.tx.OneState = b.frozen || b.alone
+	b.tx.By = c.By
+	messages := len(b.fx.Messages)
 	err := b.exec(c)
 	if failed := b.tx.Err(); failed != nil {
 		err = failed
@@ -365,8 +400,12 @@ func (b *Batch) attempt(c *Call, write bool) verdict {
 		if waits {
 			w = c.OnBlock(block)
 		}
-		if w == nil || !block.Keep {
+		switch {
+		case w != nil && block.Keep:
+		case w == nil && waits || b.again(err):
 			b.tx.Rollback(mark)
+		default:
+			b.tx.Undo(mark)
 		}
 		c.Reply.Buf = c.Reply.Buf[:start]
 		switch {
@@ -392,8 +431,17 @@ func (b *Batch) attempt(c *Call, write bool) verdict {
 		b.fail(c, err)
 	}
 	b.used(c, write)
+	if len(b.fx.Messages) > messages {
+		b.told = max(b.told, c.Wait)
+	}
 	b.note(c, start)
 	return answered
+}
+
+// again says that an execution ended because it must be run in another way.
+func (b *Batch) again(err error) bool {
+	return errors.Is(err, keyspace.ErrLatch) || errors.Is(err, keyspace.ErrHeavy) || errors.Is(err, keyspace.ErrWhole) ||
+		!b.worker && errors.Is(err, engine.ErrCold)
 }
 
 // heavyArgs is how many arguments a command may have to be run on a loop.
@@ -494,18 +542,35 @@ func (b *Batch) exec(c *Call) (err error) {
 			err = errors.New("internal error, see the server's log")
 		}
 	}()
-	b.ctx.Reset()
-	b.seed += 0x9e3779b97f4a7c15
-	b.ctx.Cmd, b.ctx.Args, b.ctx.Reply, b.ctx.Seed = c.Cmd, c.Args, c.Reply, b.seed
-	b.ctx.NoBlock = c.OnBlock == nil
-	b.ctx.Sink = nil
+	b.call = c
+	ctx := b.context(0, c.Cmd, c.Args, c.Reply)
+	ctx.NoBlock = c.OnBlock == nil
+	ctx.Sink = nil
 	if b.frozen && c.Sink != nil {
-		b.ctx.Sink = func(w *wire.Writer) error {
+		ctx.Sink = func(w *wire.Writer) error {
 			c.Streamed = true
 			return c.Sink(w)
 		}
 	}
-	return c.Cmd.Run(&b.ctx)
+	switch {
+	case c.Queue != nil:
+		ctx.Queue = c.Queue
+		err = c.Cmd.Run(ctx)
+		c.Selected = b.tx.DB
+		return err
+	case c.Watch != nil:
+		b.watch(c)
+	}
+	return c.Cmd.Run(ctx)
+}
+
+// context prepares what the handler of a call sees.
+func (b *Batch) context(depth int, cmd *command.Command, args [][]byte, w *wire.Writer) *command.Ctx {
+	ctx := &b.ctxs[depth]
+	ctx.Reset()
+	b.seed += 0x9e3779b97f4a7c15
+	ctx.Cmd, ctx.Args, ctx.Reply, ctx.Seed, ctx.Caller = cmd, args, w, b.seed, b.call.Caller
+	return ctx
 }
 
 func (b *Batch) fail(c *Call, err error) {
@@ -522,7 +587,9 @@ func (b *Batch) latchKeys(c *Call) (ok, write bool) {
 	if b.alone || b.frozen {
 		return true, write
 	}
-	if i, one := c.Cmd.OneKeyAt(); one {
+	if c.Queue != nil {
+		b.latchQueue(c)
+	} else if i, one := c.Cmd.OneKeyAt(); one {
 		if i < len(c.Args) {
 			b.keys = append(b.keys, b.x.latches.of(c.Args[i]))
 		}
@@ -532,7 +599,7 @@ func (b *Batch) latchKeys(c *Call) (ok, write bool) {
 			b.keys = b.keys[:0] // the arguments do not fit, as the handler will say
 		}
 	}
-	if len(b.keys) == 0 || (len(b.keys) == 1 && c.Cmd.Flags&(command.Write|command.MayReplicate|command.Blocking) == 0 && !b.worker) {
+	if len(b.keys) == 0 || (len(b.keys) == 1 && c.Cmd.Flags&(command.Write|command.MayReplicate|command.Blocking) == 0 && c.Watch == nil && c.Queue == nil && !b.worker) {
 		if b.needy == c.Cmd {
 			b.tryLatch(b.keys) // else it tries without
 		}
@@ -550,6 +617,10 @@ func (b *Batch) latchKeys(c *Call) (ok, write bool) {
 // for the commits that it may have seen.
 func (b *Batch) used(c *Call, write bool) {
 	c.Wait, c.Own = 0, write
+	if c.Cmd.Flags&command.PubSubFlag != 0 {
+		c.Own = false // a message tells of nothing that is stored
+		return
+	}
 	touch := !c.NoTouch && c.Cmd.Flags&command.Peek == 0
 	if !b.x.volatile {
 		c.Wait = engine.Ticket(b.x.wholeLast.Load())
@@ -572,6 +643,7 @@ func (b *Batch) used(c *Call, write bool) {
 	if len(b.keys) == 0 && !b.x.volatile {
 		c.Wait, c.Own = b.x.eng.Committed(), true
 	}
+	c.Wait = max(c.Wait, b.reads)
 }
 
 // note remembers that the call's reply, from an offset on, belongs to this batch.
@@ -596,6 +668,31 @@ func (b *Batch) Commit() engine.Ticket {
 	t := b.ticket
 	b.ticket = 0
 	return t
+}
+
+// Tell commits what the batch holds if somebody may hear of it, so that its client
+// does before its next command is run. guard is what the caller holds.
+func (b *Batch) Tell(guard sync.Locker) {
+	if b.open && b.x.listener != nil && b.fx.Told(b.x.space) {
+		b.guard = guard
+		b.commit()
+	}
+}
+
+// TellOf is Tell if the batch has changed one of the keys that a command names.
+func (b *Batch) TellOf(cmd *command.Command, args [][]byte, guard sync.Locker) {
+	if !b.open || len(b.fx.Touched) == 0 {
+		return
+	}
+	changed := false
+	cmd.EachKey(args, func(i int, _ *command.KeySpec) {
+		changed = changed || slices.ContainsFunc(b.fx.Touched, func(t keyspace.Touch) bool {
+			return t.Key == nil || bytes.Equal(t.Key, args[i])
+		})
+	})
+	if changed {
+		b.Tell(guard)
+	}
 }
 
 func (b *Batch) commit() {
@@ -631,9 +728,13 @@ func (b *Batch) commit() {
 	}
 	b.rows.Reset()
 	b.fx.Reset()
+	b.told = 0
 	clear(b.replies)
 	b.replies = b.replies[:0]
-	b.ctx.Args, b.args = nil, nil // they may point into a large buffer
+	b.args, b.call = nil, nil // they may point into a large buffer
+	for i := range b.ctxs {
+		b.ctxs[i].Args, b.ctxs[i].Queue, b.ctxs[i].Caller = nil, nil, nil
+	}
 	b.err = err
 }
 
@@ -685,13 +786,32 @@ func (b *Batch) effects(t engine.Ticket) {
 	if f.Garbage != 0 {
 		b.x.sweep.wakeClearing()
 	}
-	if b.x.listener != nil && len(f.Events)+len(f.Touched)+len(f.Messages) > 0 {
-		b.x.listener(f, t)
+	if len(f.Touched) > 0 {
+		b.x.watching.touched(b, f.Touched)
 	}
+	if b.x.listener != nil && f.Told(b.x.space) {
+		b.x.listener(f, max(t, b.told))
+	}
+}
+
+// flags are those of the command, and of the commands in its queue that say how it
+// must be run.
+func (c *Call) flags() command.Flags {
+	f := c.Cmd.Flags
+	for i := range c.Queue {
+		f |= c.Queue[i].Cmd.Flags & (command.Write | command.MayReplicate | command.Slow | command.Alone)
+		if cmd := c.Queue[i].Cmd; cmd.Flags&command.OneState != 0 || cmd.Run == nil && cmd.Flags&command.Repeatable == 0 {
+			f |= command.Alone
+		}
+	}
+	return f
 }
 
 // writes says whether the call may change keys.
 func (c *Call) writes() bool {
+	if c.Queue != nil { // who watches keys must hold their latches
+		return c.Watch != nil || c.flags()&(command.Write|command.MayReplicate) != 0
+	}
 	return c.Cmd.Flags&(command.Write|command.MayReplicate) != 0 && (c.Cmd.ReadsOnly == nil || !c.Cmd.ReadsOnly(c.Args))
 }
 

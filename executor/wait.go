@@ -300,6 +300,15 @@ func (b *Batch) serve(w *Waiter, r keyspace.Ready) served {
 			return goOn
 		}
 	}
+	if c.Caller != nil { // its permissions may have been taken meanwhile
+		if err := c.Caller.Permit(c.Cmd, c.Args); err != nil {
+			c.Failed = true
+			c.Reply.Error(command.Text(err))
+			w.leave()
+			b.served = append(b.served, w)
+			return goOn
+		}
+	}
 	switch b.attempt(c, write) {
 	case answered:
 		w.leave()

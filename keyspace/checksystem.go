@@ -1,6 +1,7 @@
 package keyspace
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -19,6 +20,10 @@ func (c *checker) system() bool {
 	var used []uint32
 	c.walk([]byte{system}, nil, func(row, value []byte) []byte {
 		c.Rows++
+		if len(row) >= 2 && row[1] == sysLibrary {
+			c.library(row, value, wrong)
+			return nil
+		}
 		size, word := 0, uint32(0)
 		if len(row) >= 2 && (row[1] == sysDatabase || row[1] == sysNextKS || row[1] == sysFormat) {
 			size = 4
@@ -79,6 +84,24 @@ func (c *checker) system() bool {
 		}
 	}
 	return true
+}
+
+// library checks the row of a library: what its source means is not looked at
+// here, but each begins with the line that says so.
+func (c *checker) library(row, value []byte, wrong func([]byte, string, ...any)) {
+	name := row[2:]
+	if len(name) == 0 {
+		wrong(row, "it has no name")
+	}
+	for _, b := range name {
+		if b != '_' && (b < '0' || b > '9') && (b|32 < 'a' || b|32 > 'z') {
+			wrong(row, "no library can have that name")
+			break
+		}
+	}
+	if !bytes.HasPrefix(value, []byte("#!")) {
+		wrong(row, "its source does not begin with #!: %s", quote(value[:min(len(value), 32)]))
+	}
 }
 
 // anything says whether there is any row at all.

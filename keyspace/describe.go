@@ -128,6 +128,8 @@ func (t *Teller) systemKey(row []byte) string {
 		return fmt.Sprintf("mark that ids are below %016x (%s)", mark, moment(int64(mark>>idCounterBits)/1000))
 	case what == sysFormat && len(rest) == 0:
 		return "format version"
+	case what == sysLibrary && len(rest) > 0:
+		return "library of functions " + quote(rest)
 	}
 	return "unknown system row " + inHex(row)
 }

@@ -46,10 +46,16 @@ type Effects struct {
 	// Touched are the keys that were changed, noted only while somebody observes
 	// keys: see Space.Observers.
 	Touched []Touch
+	// Unseen: keys were changed that are not in Touched, since nobody observed keys
+	// then. Flushed: databases were emptied, or would have been if they were not
+	// empty. A rollback leaves both as they are.
+	Unseen, Flushed bool
 	// Messages are to be published.
 	Messages []Message
 	moves    []move
 	dues     []due
+	// libraries that were changed: see library.go.
+	libraries []LibraryChange
 	// watermark, if not 0, is the id watermark that the batch stores.
 	watermark uint64
 }
@@ -67,12 +73,16 @@ type Touch struct {
 	Key []byte
 	// Expired: nobody changed it, its time was over.
 	Expired bool
+	// By is the client that changed it: see Tx.By.
+	By int64
 }
 
 // Message is one to be published to a channel.
 type Message struct {
 	Channel, Payload []byte
 	Shard            bool
+	// Events is how many events were noted before it.
+	Events int
 }
 
 // move is a database that was given another keyspace number.
@@ -89,20 +99,25 @@ type due struct {
 
 type effectsMark struct {
 	changes, expired, dropped, garbage, hits, misses, events, ready, moves, dues int
-	touched, messages                                                            int
+	touched, messages, libraries                                                 int
 	watermark                                                                    uint64
 }
 
 func (e *Effects) mark() effectsMark {
 	return effectsMark{e.Changes, e.Expired, e.Dropped, e.Garbage, e.Hits, e.Misses, len(e.Events), len(e.Ready), len(e.moves), len(e.dues),
-		len(e.Touched), len(e.Messages), e.watermark}
+		len(e.Touched), len(e.Messages), len(e.libraries), e.watermark}
 }
 
 func (e *Effects) rollback(m effectsMark) {
 	e.Changes, e.Expired, e.Dropped, e.Garbage, e.Hits, e.Misses = m.changes, m.expired, m.dropped, m.garbage, m.hits, m.misses
 	e.Events, e.Ready, e.moves, e.dues = e.Events[:m.events], e.Ready[:m.ready], e.moves[:m.moves], e.dues[:m.dues]
-	e.Touched, e.Messages = e.Touched[:m.touched], e.Messages[:m.messages]
+	e.Touched, e.Messages, e.libraries = e.Touched[:m.touched], e.Messages[:m.messages], e.libraries[:m.libraries]
 	e.watermark = m.watermark // the row that stores it was rolled back as well
+}
+
+// Told says whether there is anything of which others may want to hear.
+func (e *Effects) Told(s *Space) bool {
+	return len(e.Events)+len(e.Touched)+len(e.Messages) > 0 || (e.Unseen || e.Flushed) && s.Observers.Load() > 0
 }
 
 // Reset forgets everything.
@@ -111,6 +126,7 @@ func (e *Effects) Reset() {
 	clear(e.Ready)
 	clear(e.Touched)
 	clear(e.Messages)
+	clear(e.libraries)
 	*e = Effects{Events: e.Events[:0], Ready: e.Ready[:0], Touched: e.Touched[:0], Messages: e.Messages[:0],
-		moves: e.moves[:0], dues: e.dues[:0]}
+		moves: e.moves[:0], dues: e.dues[:0], libraries: e.libraries[:0]}
 }

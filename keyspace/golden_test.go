@@ -47,6 +47,11 @@ var goldenSteps = []struct {
 		tx.Flush(2)
 	}},
 	{"databases 1 and 3 are swapped", 0, func(tx *Tx) { tx.Swap(1, 3) }},
+	{"a library is stored, and another one that is deleted again", 0, func(tx *Tx) {
+		tx.PutLibrary("lib", "#!lua name=lib\nredis.register_function('f', function() end)")
+		tx.PutLibrary("gone", "#!lua name=gone\n")
+		tx.DeleteLibrary("gone")
+	}},
 }
 
 // TestGoldenRows compares every row after each of the steps with the golden

@@ -41,6 +41,7 @@ const (
 	sysNextKS    = 0x05 // -> ks:4, the next keyspace number
 	sysWatermark = 0x06 // id:8 -> empty: every id in use is below the largest
 	sysFormat    = 0x07 // -> version:4, FormatVersion of who made the store
+	sysLibrary   = 0x08 // name -> source: a library of functions
 )
 
 // Type is the type of a key's value. The numbers are on disk.

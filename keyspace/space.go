@@ -30,6 +30,10 @@ type Space struct {
 	// Effects.Touched.
 	Observers atomic.Int64
 
+	// OnLibraries, if set, is told of libraries that were changed, after the commit
+	// and while the whole keyspace is latched.
+	OnLibraries func([]LibraryChange)
+
 	eng     engine.Engine
 	cursors cursorCache
 }
@@ -179,6 +183,9 @@ func (s *Space) Publish(e *Effects) {
 	}
 	for _, d := range e.dues {
 		s.noteDue(d.slot, d.at)
+	}
+	if len(e.libraries) > 0 && s.OnLibraries != nil {
+		s.OnLibraries(e.libraries)
 	}
 	for e.watermark > 0 {
 		old := s.watermark.Load()

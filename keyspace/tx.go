@@ -44,6 +44,7 @@ type Tx struct {
 	Worker    bool  // runs where it may take long
 	OneState  bool  // sees one state of all keys, not only of those that are latched
 	Listening Class // classes of events that somebody listens to
+	By        int64 // the number of the client that changes keys, 0 for nobody
 	// Numbers, if not nil, are the keyspace numbers of the databases, for an
 	// execution on an older state. See Space.Numbers.
 	Numbers []uint32
@@ -70,13 +71,29 @@ func (t *Tx) Start() TxMark {
 	if cap(t.rowk) > 1<<20 {
 		t.rowk = nil
 	}
-	return TxMark{t.Rows.Batch.Mark(), t.FX.mark()}
+	return t.Mark()
 }
+
+// Mark is a place inside the execution to roll back to.
+func (t *Tx) Mark() TxMark { return TxMark{t.Rows.Batch.Mark(), t.FX.mark()} }
 
 // Rollback undoes everything since the mark.
 func (t *Tx) Rollback(m TxMark) {
 	t.Rows.Batch.Rollback(m.rows)
 	t.FX.rollback(m.fx)
+}
+
+// Undo is Rollback for an execution that has failed, and not one that will be run
+// again: that it looked for keys which are not there remains.
+func (t *Tx) Undo(m TxMark) {
+	hits, misses, events := t.FX.Hits, t.FX.Misses, t.FX.Events
+	t.Rollback(m)
+	t.FX.Hits, t.FX.Misses = hits, misses
+	for _, ev := range events[m.fx.events:] {
+		if ev.Class == MissEv {
+			t.FX.Events = append(t.FX.Events, ev)
+		}
+	}
 }
 
 // slotOf is SlotOf, or the slot in the scratch row key if that is the meta row
@@ -313,6 +330,16 @@ func (t *Tx) Find(key []byte) Meta {
 	return m
 }
 
+// Death returns when a key dies, 0 if never, and whether there is one at all that
+// is not dead. Unlike Find it removes nothing.
+func (t *Tx) Death(key []byte) (at int64, exists bool) {
+	writable := t.Writable
+	t.Writable = false
+	m := t.Find(key)
+	t.Writable = writable
+	return m.death(), m.Exists()
+}
+
 // Read is Find for a command that reads the key's value: it counts a hit or a
 // miss.
 func (t *Tx) Read(key []byte) Meta {
@@ -470,8 +497,12 @@ func (t *Tx) Note(class Class, event string, key []byte) {
 	if t.Listening&class != 0 {
 		t.FX.Events = append(t.FX.Events, Event{class, event, t.DB, append([]byte(nil), key...)})
 	}
-	if class&(MissEv|NewEv) == 0 && t.Space.Observers.Load() > 0 {
+	switch {
+	case class&(MissEv|NewEv) != 0:
+	case t.Space.Observers.Load() > 0:
 		t.touch(key, class == ExpiredEv)
+	default:
+		t.FX.Unseen = true
 	}
 }
 
@@ -479,24 +510,26 @@ func (t *Tx) Note(class Class, event string, key []byte) {
 // a key.
 func (t *Tx) touch(key []byte, expired bool) {
 	if n := len(t.FX.Touched); n > 0 {
-		if last := &t.FX.Touched[n-1]; last.DB == t.DB && last.Expired == expired && bytes.Equal(last.Key, key) {
+		if last := &t.FX.Touched[n-1]; last.DB == t.DB && last.By == t.By && last.Expired == expired && bytes.Equal(last.Key, key) {
 			return
 		}
 	}
-	t.FX.Touched = append(t.FX.Touched, Touch{t.DB, append([]byte{}, key...), expired})
+	t.FX.Touched = append(t.FX.Touched, Touch{t.DB, append([]byte{}, key...), expired, t.By})
 }
 
 // touchAll notes that any key of a database may have been changed.
 func (t *Tx) touchAll(db int) {
 	if t.Space.Observers.Load() > 0 {
-		t.FX.Touched = append(t.FX.Touched, Touch{DB: db})
+		t.FX.Touched = append(t.FX.Touched, Touch{DB: db, By: t.By})
+	} else {
+		t.FX.Unseen = true
 	}
 }
 
 // Publish has a message published once the execution is committed.
 func (t *Tx) Publish(channel, payload []byte, shard bool) {
 	if t.err == nil {
-		t.FX.Messages = append(t.FX.Messages, Message{append([]byte(nil), channel...), append([]byte(nil), payload...), shard})
+		t.FX.Messages = append(t.FX.Messages, Message{append([]byte(nil), channel...), append([]byte(nil), payload...), shard, len(t.FX.Events)})
 	}
 }
 
@@ -522,6 +555,7 @@ func (t *Tx) sizeOf(ks uint32) int64 {
 // Flush empties a database in O(1): it gets a new keyspace number, and the old
 // one is cleared in the background. The whole keyspace must be latched.
 func (t *Tx) Flush(db int) {
+	t.FX.Flushed = true
 	if !t.writable() || t.sizeOf(t.ksOf(db)) == 0 {
 		return
 	}

@@ -25,7 +25,7 @@ var errUnblocked = command.Error("UNBLOCKED client unblocked via CLIENT UNBLOCK"
 func (s *session) waiter(c *executor.Call, block *command.Block, proto int, quiet bool, since time.Time) *blocked {
 	w := &blocked{cmd: c.Cmd, args: copyArgs(c.Args), quiet: quiet}
 	call := *c
-	call.Args = w.args
+	call.Args, call.Caller = w.args, &caller{s: s, blocked: true}
 	own := *block
 	if own.Keys = copyArgs(block.Keys); block.Args != nil {
 		own.Args = copyArgs(block.Args)
@@ -61,7 +61,8 @@ func (s *session) blockFrom(c *executor.Call, block *command.Block, proto int, q
 	w := s.waiter(c, block, proto, quiet, since)
 	s.blocked = w // whoever closes the session finds it
 	s.car.post(func() {
-		s.deferred = nil
+		s.deferred, s.muted = nil, false
+		s.hear()
 		s.block(w)
 	})
 	return w.waiter
@@ -72,7 +73,12 @@ func (s *session) blockFrom(c *executor.Call, block *command.Block, proto int, q
 func (s *session) unblocked(w *blocked) {
 	w.stop()
 	s.blocked = nil
-	s.work.stats.record(w.cmd, 0, w.waiter.Failed)
+	if s.denials != nil { // its user may not run it any more
+		s.work.stats.reject(w.cmd)
+		s.noteDenials(w.args)
+	} else {
+		s.work.stats.record(w.cmd, 0, w.waiter.Failed)
+	}
 	if w.waiter.Failed {
 		s.srv.errors.countReply(w.waiter.Reply())
 	}
@@ -81,6 +87,7 @@ func (s *session) unblocked(w *blocked) {
 		s.out.Buf = append(s.out.Buf, w.waiter.Reply()...)
 		s.wait = max(s.wait, w.waiter.Ticket)
 	}
+	s.readDone(w.cmd, w.args)
 	s.lastUsed = s.work.now
 	s.resume()
 }

@@ -2,10 +2,12 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -22,6 +24,8 @@ type pipe struct {
 	free *sync.Cond    // on mu: the session no longer waits, or has ended
 	wake chan struct{} // for the writer: something to do
 	done chan struct{} // closed with the connection
+	// holding: replies wait for durability, so the writer must hear of it.
+	holding atomic.Bool
 
 	postMu sync.Mutex
 	posted []func()
@@ -32,13 +36,13 @@ func (srv *Server) newPipe(conn net.Conn, l *listener) *pipe {
 	p := &pipe{conn: conn, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	p.free = sync.NewCond(&p.mu)
 	p.turn = turn{stats: srv.stats.sharedLoop(), now: time.Now()}
-	if c, ok := conn.(syscall.Conn); ok { // for CLIENT LIST
+	if c, ok := netConn(conn).(syscall.Conn); ok { // for CLIENT LIST
 		if raw, err := c.SyscallConn(); err == nil {
 			_ = raw.Control(func(fd uintptr) { p.session.fd = int(fd) }) // fails only when it is closed
 		}
 	}
 	addr, laddr := l.ends(conn)
-	srv.initSession(&p.session, p, &p.turn, addr, laddr, l.unix)
+	srv.initSession(&p.session, p, &p.turn, addr, laddr, l.kind == overUnix)
 	srv.pipes.Store(p, struct{}{})
 	if srv.ready.Load() { // else whoever makes it so finds it among the pipes
 		p.mu.Lock()
@@ -61,7 +65,8 @@ func (p *pipe) serve() {
 }
 
 func (p *pipe) read() {
-	buf := make([]byte, readSize)
+	small := make([]byte, smallRead)
+	buf := small
 	for {
 		n, err := p.conn.Read(buf)
 		p.mu.Lock()
@@ -84,11 +89,23 @@ func (p *pipe) read() {
 		}
 		ended := p.closed || err != nil
 		p.mu.Unlock()
+		// A read that fills its buffer means that there is more. Whoever waits
+		// for a silent client does so with little memory.
+		switch full := n == len(buf); {
+		case full && len(buf) == smallRead:
+			buf = p.srv.bufs.get(0)[:smallBuffer]
+		case !full && len(buf) != smallRead:
+			p.srv.bufs.put(buf)
+			buf = small
+		}
 		if ended {
 			return
 		}
 	}
 }
+
+// smallRead is what an idle connection has for reading.
+const smallRead = 2 << 10
 
 // take runs what came.
 func (p *pipe) take(data []byte) {
@@ -121,6 +138,7 @@ func (p *pipe) endTurn() {
 	clear(p.turn.workers)
 	p.turn.workers = p.turn.workers[:0]
 	p.settle(ticket, p.srv.durable())
+	p.holding.Store(len(p.holds) > 0) // before the writer is told, which looks again
 	if p.overLimit(p.turn.now) {
 		p.close()
 	}
@@ -161,6 +179,7 @@ func (p *pipe) write() {
 			p.mu.Lock()
 			p.runPosted()
 			p.release(p.srv.durable())
+			p.holding.Store(len(p.holds) > 0)
 			if p.closing && (!p.waiting || p.blocked != nil) && p.pending() == 0 {
 				p.close()
 			}
@@ -236,7 +255,11 @@ func (p *pipe) close() {
 	}
 	p.closed = true
 	close(p.done)
-	p.conn.Close()
+	if _, ok := p.conn.(*tls.Conn); ok {
+		go p.conn.Close() // it says goodbye first, and the client may not listen
+	} else {
+		p.conn.Close()
+	}
 	p.buf, p.out.Buf = nil, nil
 	p.srv.pipes.Delete(p)
 	p.srv.leave(&p.session)

@@ -32,11 +32,12 @@ func (s *session) appendInfo(dst []byte, now time.Time, args [][]byte) []byte {
 	if room == 0 && now.Sub(s.lastUsed) <= activeOf {
 		room = smallBuffer
 	}
+	queued, multiMem := s.multi.size()
 	obl, oll, omem := s.pending(), 0, 0
 	if obl > smallBuffer {
 		obl, oll, omem = 0, 1, cap(s.out.Buf)
 	}
-	total := int(unsafe.Sizeof(*s)) + cap(s.buf) + cap(s.out.Buf) + cap(s.scratch.Buf) + argMem
+	total := int(unsafe.Sizeof(*s)) + cap(s.buf) + cap(s.out.Buf) + cap(s.scratch.Buf) + argMem + multiMem
 	cmd := "NULL"
 	if s.lastCmd != nil {
 		cmd = s.lastCmd.FullName
@@ -54,14 +55,16 @@ func (s *session) appendInfo(dst []byte, now time.Time, args [][]byte) []byte {
 	num("idle", max(0, int(now.Sub(s.lastUsed)/time.Second)))
 	field("flags", s.flagLetters())
 	num("db", s.db)
-	num("sub", 0)
-	num("psub", 0)
-	num("ssub", 0)
-	num("multi", -1)
+	channels, patterns, shards := s.subs.counts()
+	tracked := s.tracked()
+	num("sub", channels)
+	num("psub", patterns)
+	num("ssub", shards)
+	num("multi", queued)
 	num("qbuf", in)
 	num("qbuf-free", max(0, room-in))
 	num("argv-mem", argMem)
-	num("multi-mem", 0)
+	num("multi-mem", multiMem)
 	num("rbs", min(cap(s.out.Buf), smallBuffer))
 	num("rbp", min(s.outPeak, smallBuffer))
 	num("obl", obl)
@@ -70,8 +73,8 @@ func (s *session) appendInfo(dst []byte, now time.Time, args [][]byte) []byte {
 	num("tot-mem", total)
 	field("events", s.events())
 	field("cmd", cmd)
-	field("user", defaultUser)
-	num("redir", -1)
+	field("user", s.user.Load().Name())
+	num("redir", int(tracked.redirects()))
 	num("resp", s.out.Proto)
 	field("lib-name", cString([]byte(s.libName), len(s.libName)))
 	field("lib-ver", cString([]byte(s.libVersion), len(s.libVersion)))
@@ -81,11 +84,13 @@ func (s *session) appendInfo(dst []byte, now time.Time, args [][]byte) []byte {
 
 func (s *session) flagLetters() string {
 	var b []byte
+	tracked := s.tracked()
 	for _, f := range []struct {
 		on     bool
 		letter byte
 	}{
-		{s.monitor, 'O'}, {s.paused || s.blocked != nil, 'b'}, {s.closing, 'c'}, {s.unix, 'U'}, {s.noEvict, 'e'}, {s.noTouch, 'T'},
+		{s.monitor, 'O'}, {s.subs != nil, 'P'}, {s.multi != nil, 'x'}, {s.paused || s.blocked != nil, 'b'},
+		{tracked.on, 't'}, {tracked.broken, 'R'}, {tracked.bcast, 'B'}, {s.watch.Dirty(), 'd'}, {s.closing, 'c'}, {s.unix, 'U'}, {s.noEvict, 'e'}, {s.noTouch, 'T'},
 	} {
 		if f.on {
 			b = append(b, f.letter)

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"redoubt/config"
 )
 
 // clients is the register of all sessions.
@@ -59,17 +61,11 @@ func (srv *Server) limitClients() {
 	srv.maxClients.Store(n)
 }
 
-// admit says why a new connection is refused, or nothing.
-func (srv *Server) admit(addr string, unix bool) string {
-	if srv.clients.count.Load() >= srv.maxClients.Load() {
-		srv.stats.rejected.Add(1)
+// full says that there is no room for another connection, or nothing. Those
+// that shake hands count too.
+func (srv *Server) full() string {
+	if srv.clients.count.Load()+srv.tls.count.Load() >= srv.maxClients.Load() {
 		return "ERR max number of clients reached"
-	}
-	if !unix && srv.cfg.Bool("protected-mode") && *srv.password.Load() == "" && !loopback(addr) {
-		srv.stats.rejected.Add(1)
-		return "DENIED Redoubt is running in protected mode: no password is set and this connection does not come " +
-			"from the loopback interface. Set a password with requirepass, or turn protected-mode off if everybody " +
-			"who can reach this port may use it."
 	}
 	return ""
 }
@@ -91,6 +87,8 @@ func (srv *Server) initSession(s *session, car carrier, t *turn, addr, laddr str
 	s.created = time.Now()
 	s.lastUsed = s.created
 	s.out.Proto = 2
+	s.caller = caller{s: s, carried: true}
+	s.call.Caller, s.call.By = &s.caller, s.id
 	s.setDefaultAuth()
 	srv.clients.mu.Lock()
 	srv.clients.byID[s.id] = s
@@ -101,11 +99,16 @@ func (srv *Server) initSession(s *session, car carrier, t *turn, addr, laddr str
 
 // setDefaultAuth is the state of a new connection: it is authenticated as the
 // default user if that one has no password.
-func (s *session) setDefaultAuth() { s.authenticated = *s.srv.password.Load() == "" }
+func (s *session) setDefaultAuth() {
+	s.user = s.srv.acl.Default()
+	s.authenticated = s.user.Load().Open()
+}
 
 // mustAuthenticate says whether the client has to authenticate first. Who came
 // when there was no password need not, and nobody when there is none now.
-func (s *session) mustAuthenticate() bool { return !s.authenticated && *s.srv.password.Load() != "" }
+func (s *session) mustAuthenticate() bool {
+	return !s.authenticated && !s.srv.acl.Default().Load().Open()
+}
 
 // leave forgets a session that was closed. Its mu is held.
 func (srv *Server) leave(s *session) {
@@ -118,26 +121,37 @@ func (srv *Server) leave(s *session) {
 	if s.monitor {
 		srv.dropMonitor(s)
 	}
+	s.unsubscribeAll()
+	s.endTracking()
 	if s.paused {
 		srv.pause.drop(s)
 	}
 	s.abandon()
+	s.watch.End()
 }
 
 // overdue says that the client is to be closed: it was idle for too long, or
 // it does not read its replies.
 func (s *session) overdue(now time.Time) bool {
 	timeout := time.Duration(s.srv.timeout.Load()) * time.Second
-	if timeout > 0 && !s.monitor && !s.waiting && now.Sub(s.lastUsed) > timeout {
+	if timeout > 0 && !s.monitor && s.subs == nil && !s.waiting && now.Sub(s.lastUsed) > timeout {
 		return true
 	}
 	return s.pending() > 0 && s.overLimit(now)
 }
 
+// outputLimit is the limit of the client's class.
+func (s *session) outputLimit() *config.BufferLimit {
+	if s.subscribed.Load() {
+		return s.srv.subscribedLimit.Load()
+	}
+	return s.srv.outLimit.Load()
+}
+
 // overLimit says whether the client's unread replies are past
 // client-output-buffer-limit.
 func (s *session) overLimit(now time.Time) bool {
-	n, l := uint64(s.pending()), s.srv.outLimit.Load()
+	n, l := uint64(s.pending()), s.outputLimit()
 	over := l.Hard > 0 && n > l.Hard
 	if l.Soft == 0 || n <= l.Soft {
 		s.softSince = time.Time{}

@@ -13,20 +13,13 @@ import (
 // and do to them.
 
 const (
-	errClientID     = command.Error("ERR Invalid client ID")
-	errKillID       = command.Error("ERR client-id should be greater than 0")
-	errKillAge      = command.Error("ERR maxage is not an integer or out of range")
-	errKillAgeSign  = command.Error("ERR maxage should be greater than 0")
-	errNoClient     = command.Error("ERR No such client")
-	errPauseMode    = command.Error("ERR CLIENT PAUSE mode must be WRITE or ALL")
-	errUnblock      = command.Error("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")
-	errCaching      = command.Error("ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled")
-	errTracking     = command.Error("ERR CLIENT TRACKING ON is not supported yet")
-	errTrackPrefix  = command.Error("ERR PREFIX option requires BCAST mode to be enabled")
-	errTrackBcast   = command.Error("ERR OPTIN and OPTOUT are not compatible with BCAST")
-	errTrackBoth    = command.Error("ERR You can't specify both OPTIN mode and OPTOUT mode")
-	errTrackTwice   = command.Error("ERR A client can only redirect to a single other client")
-	errTrackNoOther = command.Error("ERR The client ID you want redirect to does not exist")
+	errClientID    = command.Error("ERR Invalid client ID")
+	errKillID      = command.Error("ERR client-id should be greater than 0")
+	errKillAge     = command.Error("ERR maxage is not an integer or out of range")
+	errKillAgeSign = command.Error("ERR maxage should be greater than 0")
+	errNoClient    = command.Error("ERR No such client")
+	errPauseMode   = command.Error("ERR CLIENT PAUSE mode must be WRITE or ALL")
+	errUnblock     = command.Error("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")
 )
 
 func clientCommands() []*local {
@@ -55,7 +48,7 @@ func clientCommands() []*local {
 				Name: "getname", Since: "2.6.9", Arity: 2, Flags: own,
 				Summary: "Tells the name of this connection.",
 			}),
-			sub(local{run: func(c *localCall) error { c.w.Int(-1); return nil }}, command.Command{
+			sub(local{run: func(c *localCall) error { t := c.s.tracked(); c.w.Int(t.redirects()); return nil }}, command.Command{
 				Name: "getredir", Since: "6.0.0", Arity: 2, Flags: own,
 				Summary: "Tells which connection gets the invalidation messages of this one.",
 			}),
@@ -106,9 +99,8 @@ func clientCommands() []*local {
 			}),
 			sub(local{run: clientTracking}, command.Command{
 				Name: "tracking", Since: "6.0.0", Arity: -3, Flags: own,
-				Syntax: "status=<ON|OFF> [REDIRECT client-id:integer] [PREFIX prefix]... [BCAST] [OPTIN] [OPTOUT] [NOLOOP]",
-				Summary: "Switches messages on and off that tell this client which of the keys it read have changed. " +
-					"ON is not supported yet.",
+				Syntax:  "status=<ON|OFF> [REDIRECT client-id:integer] [PREFIX prefix]... [BCAST] [OPTIN] [OPTOUT] [NOLOOP]",
+				Summary: "Switches messages on and off that tell this client which of the keys it read have changed.",
 			}),
 			sub(local{run: clientTrackingInfo}, command.Command{
 				Name: "trackinginfo", Since: "6.2.0", Arity: 2, Flags: own,
@@ -264,67 +256,5 @@ func clientUnblock(c *localCall) error {
 	}
 	ended := c.srv.unblock(id, len(c.args) == 4 && c.is(3, "error"))
 	c.w.Int(int64(boolInt(ended)))
-	return nil
-}
-
-func clientCaching(*localCall) error { return errCaching }
-
-func clientTracking(c *localCall) error {
-	var redirect int64
-	var bcast, optin, optout, prefix bool
-	for i := 3; i < len(c.args); i++ {
-		more := i+1 < len(c.args)
-		switch {
-		case c.is(i, "redirect") && more:
-			i++
-			if redirect != 0 {
-				return errTrackTwice
-			}
-			n, ok := number.ParseInt(c.args[i])
-			if !ok {
-				return command.ErrNotInteger
-			}
-			if redirect = n; c.srv.clients.find(n) == nil {
-				return errTrackNoOther
-			}
-		case c.is(i, "bcast"):
-			bcast = true
-		case c.is(i, "optin"):
-			optin = true
-		case c.is(i, "optout"):
-			optout = true
-		case c.is(i, "noloop"):
-		case c.is(i, "prefix") && more:
-			i++
-			prefix = true
-		default:
-			return command.ErrSyntax
-		}
-	}
-	switch {
-	case c.is(2, "off"):
-		c.w.OK()
-		return nil
-	case !c.is(2, "on"):
-		return command.ErrSyntax
-	case prefix && !bcast:
-		return errTrackPrefix
-	case bcast && (optin || optout):
-		return errTrackBcast
-	case optin && optout:
-		return errTrackBoth
-	}
-	return errTracking
-}
-
-func clientTrackingInfo(c *localCall) error {
-	c.w.Map(3)
-	c.w.BulkString("flags")
-	c.w.Set(1)
-	c.w.BulkString("off")
-	c.w.BulkString("redirect")
-	c.w.Int(-1)
-	c.w.BulkString("prefixes")
-	c.w.Array(0)
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"redoubt/acl"
 	"redoubt/command"
 	"redoubt/number"
 )
@@ -71,6 +72,7 @@ func clientList(c *localCall) error {
 // killFilter says which sessions to kill.
 type killFilter struct {
 	addr, laddr, typ *string
+	user             *acl.Handle
 	id               int64
 	age              time.Duration
 	skipMe           bool
@@ -116,7 +118,7 @@ func (c *localCall) killFilter() (f killFilter, err error) {
 		case c.is(i, "laddr"):
 			f.laddr = &text
 		case c.is(i, "user"):
-			if text != defaultUser {
+			if f.user = c.srv.acl.Find(value); f.user == nil {
 				return f, command.Error("ERR No such user '" + cString(value, len(value)) + "'")
 			}
 		case c.is(i, "skipme") && strings.EqualFold(text, "yes"):
@@ -146,7 +148,7 @@ func clientKill(c *localCall) error {
 	now := time.Now()
 	for _, s := range c.srv.clients.list() {
 		switch {
-		case !f.fits(s, now) || s == c.s && f.skipMe:
+		case !f.fits(s, now) || f.user != nil && !s.is(f.user) || s == c.s && f.skipMe:
 			continue
 		case s == c.s:
 			c.after = func() { s.closing = true }

@@ -20,7 +20,7 @@ func commandCommands() []*local {
 		},
 		run: func(c *localCall) error {
 			if len(c.args) > 1 {
-				return unknownSubcommand(c.srv.table.Lookup(c.args[0]), c.args[1])
+				return unknownSubcommand(c.args)
 			}
 			command.WriteInfo(c.srv.table, nil, c.w)
 			return nil

@@ -14,8 +14,11 @@ func localCommands() []*local {
 	for _, group := range [][]*local{
 		connectionCommands(),
 		helloCommands(),
+		aclCommands(),
 		clientCommands(),
 		monitorCommands(),
+		multiCommands(),
+		pubsubCommands(),
 		configCommands(),
 		commandCommands(),
 		infoCommands(),
@@ -40,19 +43,19 @@ func connectionCommands() []*local {
 	return append([]*local{
 		{Command: &command.Command{
 			Name: "ping", Group: command.Connection, Since: "1.0.0", Arity: -1,
-			Flags:  command.Fast,
+			Flags:  command.Fast | command.Repeatable,
 			Tips:   []string{"request_policy:all_shards", "response_policy:all_succeeded"},
 			Syntax: "[message]", Complexity: "O(1)",
 			Summary: "Answers PONG, or the message.",
 		}, run: ping},
 		{Command: &command.Command{
 			Name: "echo", Group: command.Connection, Since: "1.0.0", Arity: 2,
-			Flags: command.Loading | command.Stale | command.Fast, Syntax: "message", Complexity: "O(1)",
+			Flags: command.Loading | command.Stale | command.Fast | command.Repeatable, Syntax: "message", Complexity: "O(1)",
 			Summary: "Answers the message.",
 		}, run: func(c *localCall) error { c.w.Bulk(c.args[1]); return nil }},
 		{Command: &command.Command{
 			Name: "select", Group: command.Connection, Since: "1.0.0", Arity: 2,
-			Flags: command.Loading | command.Stale | command.Fast, Syntax: "index:integer", Complexity: "O(1)",
+			Flags: command.Loading | command.Stale | command.Fast | command.Repeatable, Syntax: "index:integer", Complexity: "O(1)",
 			Summary: "Chooses the database of this connection.",
 		}, run: selectDB},
 		{Command: &command.Command{
@@ -89,12 +92,27 @@ func clusterModeCommands() (list []*local) {
 func ping(c *localCall) error {
 	switch len(c.args) {
 	case 1:
+		if c.s.subs != nil && c.w.Proto == 2 {
+			return subscribedPing(c, nil)
+		}
 		c.w.Status("PONG")
 	case 2:
+		if c.s.subs != nil && c.w.Proto == 2 {
+			return subscribedPing(c, c.args[1])
+		}
 		c.w.Bulk(c.args[1])
 	default:
 		return command.ArityError("ping")
 	}
+	return nil
+}
+
+// subscribedPing answers a RESP2 client that has subscriptions in the form of a
+// message.
+func subscribedPing(c *localCall, message []byte) error {
+	c.w.Array(2)
+	c.w.BulkString("pong")
+	c.w.Bulk(message)
 	return nil
 }
 
@@ -120,8 +138,12 @@ func reset(c *localCall) error {
 	if s.monitor {
 		c.srv.dropMonitor(s)
 	}
+	s.endMulti()
+	s.unsubscribeAll()
+	s.endTracking()
+	s.hear()
 	s.db, s.name, s.noEvict, s.noTouch = 0, "", false, false
-	s.out.Proto = 2
+	s.setProto(2)
 	s.setDefaultAuth()
 	c.speak()
 	c.w.Status("RESET")

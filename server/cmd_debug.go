@@ -128,12 +128,8 @@ func truth(arg []byte) bool {
 }
 
 func debugCommand(c *localCall) error {
-	switch p := c.srv.cfg.Enum("enable-debug-command"); {
-	case p == "yes", p == "local" && c.fromHere():
-	default:
-		return command.Error("ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", " +
-			"you can run it from a local connection, otherwise you need to set this option in the configuration file, " +
-			"and then restart the server.")
+	if err := c.enabled("DEBUG", "enable-debug-command"); err != nil {
+		return err
 	}
 	name := strings.ToLower(string(c.args[1]))
 	if name == "help" && len(c.args) == 2 {

@@ -1,15 +1,14 @@
 package server
 
 import (
-	"crypto/subtle"
 	"strings"
 
+	"redoubt/acl"
 	"redoubt/command"
 	"redoubt/number"
 )
 
-// Who a connection is: protocol version, user, password. There is one user,
-// default, whose password is the directive requirepass.
+// Who a connection is: protocol version, user, password.
 
 const (
 	errWrongPass  = command.Error("WRONGPASS invalid username-password pair or user is disabled.")
@@ -22,8 +21,6 @@ const (
 		"version at the same time")
 	errClientName = command.Error("ERR Client names cannot contain spaces, newlines or special characters.")
 )
-
-const defaultUser = "default"
 
 func helloCommands() []*local {
 	flags := command.AllowBusy | command.NoScript | command.Loading | command.Stale | command.Fast | command.NoAuth
@@ -72,7 +69,7 @@ func hello(c *localCall) error {
 			return command.Error("ERR Syntax error in HELLO option '" + cString(c.args[i], len(opt)) + "'")
 		}
 	}
-	if login && !s.login(user, password) {
+	if login && !c.login(user, password) {
 		return errWrongPass
 	}
 	if !s.authenticated {
@@ -81,7 +78,7 @@ func hello(c *localCall) error {
 	if named {
 		s.name = string(name)
 	}
-	s.out.Proto = int(version)
+	s.setProto(int(version))
 	c.w.Proto = int(version) // where the reply goes if the client wants none
 	w := c.w
 	w.Map(7)
@@ -103,10 +100,10 @@ func hello(c *localCall) error {
 }
 
 func auth(c *localCall) error {
-	user, password := []byte(defaultUser), c.args[1]
+	user, password := []byte(acl.DefaultName), c.args[1]
 	switch len(c.args) {
 	case 2:
-		if *c.srv.password.Load() == "" {
+		if c.srv.acl.Default().Load().NoPass() {
 			return errNoPassword
 		}
 	case 3:
@@ -114,21 +111,30 @@ func auth(c *localCall) error {
 	default:
 		return command.ErrSyntax
 	}
-	if !c.s.login(user, password) {
+	if !c.login(user, password) {
 		return errWrongPass
 	}
 	c.w.OK()
 	return nil
 }
 
-// login authenticates the connection, or says false. Without a password set,
-// any will do. A connection that was authenticated stays so when it fails.
-func (s *session) login(user, password []byte) bool {
-	want := *s.srv.password.Load()
-	if string(user) != defaultUser || want != "" && subtle.ConstantTimeCompare(password, []byte(want)) != 1 {
+// login authenticates the connection, or says false. One that was authenticated
+// stays who it was when it fails.
+func (c *localCall) login(name, password []byte) bool {
+	s, h := c.s, c.srv.acl.Authenticate(name, password)
+	if h == nil {
+		user := cString(name, len(name))
+		s.noteFailedLogin(user, string(c.args[0]), c.args)
 		return false
 	}
-	s.authenticated = true
+	s.user, s.authenticated = h, true
+	// Whoever deletes a user looks for its connections then: if it did not find this
+	// one, it is seen here.
+	if h.Gone() {
+		s.setDefaultAuth()
+		s.authenticated = false
+		return false
+	}
 	return true
 }
 

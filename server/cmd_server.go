@@ -14,7 +14,7 @@ func serverCommands() []*local {
 	return []*local{
 		{Command: &command.Command{
 			Name: "time", Group: command.Server, Since: "2.6.0", Arity: 1,
-			Flags: command.Loading | command.Stale | command.Fast, Tips: []string{"nondeterministic_output"},
+			Flags: command.Loading | command.Stale | command.Fast | command.Repeatable, Tips: []string{"nondeterministic_output"},
 			Summary: "Tells the server's time: Unix seconds, and microseconds.",
 		}, run: serverTime},
 		{Command: &command.Command{
@@ -53,6 +53,10 @@ func serverCommands() []*local {
 					Name: "list", Group: command.Server, Since: "4.0.0", Arity: 2, Flags: command.Admin | command.NoScript,
 					Tips: []string{"nondeterministic_output_order"}, Summary: "Lists the modules: none.",
 				}, run: func(c *localCall) error { c.w.Array(0); return nil }},
+				moduleLoad("load", "4.0.0", "path [arg...]", "Would load a module; Redoubt loads none."),
+				moduleLoad("loadex", "7.0.0", "path [CONFIG configs=(name value)]... [ARGS args...]",
+					"Would load a module with settings; Redoubt loads none."),
+				moduleUnload(),
 				helpCommand(command.Server, "5.0.0", 0),
 			},
 		},
@@ -126,64 +130,13 @@ func helpCommand(group command.Group, since string, cat command.Category) *local
 		Name: "help", Group: group, Since: since, Arity: 2, Categories: cat,
 		Flags: command.Loading | command.Stale, Summary: "Lists the subcommands.",
 	}, run: func(c *localCall) error {
-		lines := command.Help(c.srv.table.Lookup(c.args[0]))
+		lines := command.Help(c.srv.table.Lookup(c.args[0]), c.args[0])
 		c.w.Array(len(lines))
 		for _, l := range lines {
 			c.w.Status(l)
 		}
 		return nil
 	}}
-}
-
-// functionCommands: there are no functions, and what a client can do without
-// any succeeds.
-func functionCommands() []*local {
-	return []*local{{
-		Command: &command.Command{
-			Name: "function", Group: command.Scripting, Since: "7.0.0", Arity: -2,
-			Summary: "Holds the commands about functions.",
-		},
-		subs: []*local{
-			{Command: &command.Command{
-				Name: "flush", Group: command.Scripting, Since: "7.0.0", Arity: -2, Flags: command.NoScript | command.Write,
-				Tips:   []string{"request_policy:all_shards", "response_policy:all_succeeded"},
-				Syntax: "[ASYNC|SYNC]", Summary: "Deletes all functions.",
-			}, run: functionFlush},
-			{Command: &command.Command{
-				Name: "list", Group: command.Scripting, Since: "7.0.0", Arity: -2, Flags: command.NoScript,
-				Tips:   []string{"nondeterministic_output_order"},
-				Syntax: "[LIBRARYNAME library-name-pattern] [WITHCODE]", Summary: "Lists the libraries of functions.",
-			}, run: functionList},
-			helpCommand(command.Scripting, "7.0.0", command.CatScripting),
-		},
-	}}
-}
-
-func functionFlush(c *localCall) error {
-	if len(c.args) > 3 {
-		return subcommandError(c.args)
-	}
-	if len(c.args) == 3 && !isWord(c.args[2], "async") && !isWord(c.args[2], "sync") {
-		return command.Error("ERR FUNCTION FLUSH only supports SYNC|ASYNC option")
-	}
-	c.w.OK()
-	return nil
-}
-
-func functionList(c *localCall) error {
-	for i := 2; i < len(c.args); i++ {
-		switch {
-		case isWord(c.args[i], "withcode"):
-		case isWord(c.args[i], "libraryname"):
-			if i++; i == len(c.args) {
-				return command.Error("ERR library name argument was not given")
-			}
-		default:
-			return command.Error("ERR Unknown argument " + string(c.args[i]))
-		}
-	}
-	c.w.Array(0)
-	return nil
 }
 
 func isWord(arg []byte, word string) bool { return strings.EqualFold(string(arg), word) }

@@ -28,7 +28,7 @@ func (c *localCall) internal(cmd *command.Command, args [][]byte) error {
 
 // onKey runs f on an existing key, the second argument of a DEBUG.
 func (c *localCall) onKey(f func(x *command.Ctx, m keyspace.Meta, encoding string) error) error {
-	encoding := c.srv.table.Lookup([]byte("object")).Sub([]byte("encoding"))
+	encoding := c.srv.table.Original([]byte("object|encoding"))
 	return c.internal(&command.Command{
 		Name: "debug", Flags: command.ReadOnly, Keys: command.OneKey(2, command.RO), Run: func(x *command.Ctx) error {
 			m := x.Tx.Find(x.Args[2])

@@ -27,14 +27,23 @@ func infoServer(t *infoText) {
 		"uptime_in_seconds", int64(up.Seconds()), "uptime_in_days", int64(up.Hours()/24),
 		"hz", srv.cfg.Int("hz"), "configured_hz", srv.cfg.Int("hz"), "lru_clock", now.Unix()&(1<<24-1),
 		"executable", executable(), "config_file", srv.cfg.File(), "io_threads_active", boolInt(len(srv.loops) > 1))
-	for i, l := range srv.lns.all() {
-		if l.unix {
-			t.line("listener%d:name=unix,bind=%s", i, l.Addr())
-			continue
+	srv.infoListeners(t)
+}
+
+// infoListeners writes a line for each kind of listener, numbered as in Redis.
+func (srv *Server) infoListeners(t *infoText) {
+	for i, k := range []kind{overTCP, overUnix, overTLS} {
+		binds, port := "", ""
+		for _, l := range srv.lns.all() {
+			if l.kind == k {
+				binds += ",bind=" + l.bind
+				if a, ok := l.Addr().(*net.TCPAddr); ok {
+					port = ",port=" + strconv.Itoa(a.Port)
+				}
+			}
 		}
-		host, port, err := net.SplitHostPort(l.Addr().String())
-		if err == nil {
-			t.line("listener%d:name=tcp,bind=%s,port=%s", i, host, port)
+		if binds != "" {
+			t.line("listener%d:name=%s%s%s", i, k, binds, port)
 		}
 	}
 }
@@ -56,7 +65,7 @@ func (srv *Server) multiplexing() string {
 
 func (srv *Server) tcpPort() int {
 	for _, l := range srv.lns.all() {
-		if a, ok := l.Addr().(*net.TCPAddr); ok {
+		if a, ok := l.Addr().(*net.TCPAddr); ok && (l.kind == overTCP || srv.cfg.Int("port") == 0) {
 			return a.Port
 		}
 	}
@@ -96,7 +105,7 @@ func infoClients(t *infoText) {
 		_, keys = srv.exec.Waiting()
 		gone = srv.exec.WaitingGone()
 	}
-	t.nums("tracking_clients", 0, "clients_in_timeout_table", 0, "total_blocking_keys", keys, "total_blocking_keys_on_nokey", gone)
+	t.nums("tracking_clients", srv.tracking.clients.Load(), "pubsub_clients", srv.pubsub.clients.Load(), "clients_in_timeout_table", 0, "total_blocking_keys", keys, "total_blocking_keys_on_nokey", gone)
 }
 
 // blockedClients is how many clients have a command that waits for something

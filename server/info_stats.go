@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"redoubt/acl"
 	"redoubt/command"
 )
 
@@ -30,16 +31,22 @@ func infoStats(t *infoText) {
 		"expired_time_cap_reached_count", sweep.Behind, "expire_cycle_cpu_milliseconds", sweep.Nanos/1e6)
 	t.zeros("evicted_keys", "evicted_clients", "total_eviction_exceeded_time", "current_eviction_exceeded_time")
 	t.nums("keyspace_hits", t.eng.hits, "keyspace_misses", t.eng.misses)
-	t.zeros("pubsub_channels", "pubsub_patterns", "pubsubshard_channels", "latest_fork_usec", "total_forks")
+	t.nums("pubsub_channels", srv.pubsub.channels.count.Load(), "pubsub_patterns", srv.pubsub.patterns.count.Load(),
+		"pubsubshard_channels", srv.pubsub.shards.count.Load())
+	t.zeros("latest_fork_usec", "total_forks")
 	t.num("migrate_cached_sockets", int64(srv.migrations.count()))
 	t.zeros("slave_expires_tracked_keys", "active_defrag_hits", "active_defrag_misses",
-		"active_defrag_key_hits", "active_defrag_key_misses", "total_active_defrag_time", "current_active_defrag_time",
-		"tracking_total_keys", "tracking_total_items", "tracking_total_prefixes", "unexpected_error_replies")
+		"active_defrag_key_hits", "active_defrag_key_misses", "total_active_defrag_time", "current_active_defrag_time")
+	track := srv.tracking.figures()
+	t.nums("tracking_total_keys", track.keys, "tracking_total_items", track.items, "tracking_total_prefixes", track.prefixes)
+	t.zeros("unexpected_error_replies")
 	t.nums("total_error_replies", errors, "dump_payload_sanitizations", 0)
 	t.num("eventloop_duration_cmd_sum", nanos/1000)
 	t.nums("client_query_buffer_limit_disconnections", st.queryLimit.Load(),
 		"client_output_buffer_limit_disconnections", st.outputLimit.Load())
-	t.zeros("acl_access_denied_auth", "acl_access_denied_cmd", "acl_access_denied_key", "acl_access_denied_channel")
+	log := &srv.aclLog
+	t.nums("acl_access_denied_auth", log.Denied(acl.ByAuth), "acl_access_denied_cmd", log.Denied(acl.ByCommand),
+		"acl_access_denied_key", log.Denied(acl.ByKey), "acl_access_denied_channel", log.Denied(acl.ByChannel))
 }
 
 func infoDebug(t *infoText) {}

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -22,8 +24,20 @@ type listeners struct {
 // listener is a listening socket.
 type listener struct {
 	net.Listener
-	unix bool
+	kind kind
+	bind string // the word of the directive bind, or the path of a unix socket
 }
+
+// kind is how a client came.
+type kind byte
+
+const (
+	overTCP kind = iota
+	overTLS
+	overUnix
+)
+
+func (k kind) String() string { return [...]string{"tcp", "tls", "unix"}[k] }
 
 // all returns the present listeners.
 func (s *listeners) all() []*listener {
@@ -32,14 +46,16 @@ func (s *listeners) all() []*listener {
 	return append([]*listener(nil), s.list...)
 }
 
-// add takes a socket; if the server is started it is served at once.
-func (s *listeners) add(ln net.Listener, unix bool) {
+// add takes sockets; if the server is started they are served at once.
+func (s *listeners) add(list ...*listener) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := &listener{ln, unix}
-	s.list = append(s.list, l)
+	s.list = append(s.list, list...)
+	slices.SortStableFunc(s.list, func(a, b *listener) int { return int(a.kind) - int(b.kind) })
 	if s.accept != nil {
-		go s.accept(l)
+		for _, l := range list {
+			go s.accept(l)
+		}
 	}
 }
 
@@ -53,65 +69,98 @@ func (s *listeners) start(accept func(*listener)) {
 	}
 }
 
-// close closes the sockets, TCP only or all.
-func (s *listeners) close(tcpOnly bool) {
+// close closes the sockets of these kinds.
+func (s *listeners) close(kinds ...kind) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	kept := s.list[:0]
 	for _, l := range s.list {
-		if l.unix && tcpOnly {
+		if !slices.Contains(kinds, l.kind) {
 			kept = append(kept, l)
 			continue
 		}
 		l.Close()
-		if l.unix {
-			os.Remove(l.Addr().String())
+		if l.kind == overUnix {
+			os.Remove(l.bind)
 		}
 	}
 	s.list = kept
 }
 
+// closeAll closes all sockets.
+func (s *listeners) closeAll() { s.close(overTCP, overTLS, overUnix) }
+
 // listen binds what the configuration says.
 func (srv *Server) listen() error {
-	if err := srv.listenTCP(); err != nil {
+	if err := srv.listenTCP(overTCP, overTLS); err != nil {
 		return err
 	}
-	return srv.listenUnix()
-}
-
-// listenTCP binds every address of bind. Port 0 means no TCP, as in Redis;
-// without a unix socket there would be nothing to listen on, where Redis gives
-// up: then it means any free port.
-func (srv *Server) listenTCP() error {
-	port := srv.cfg.Int("port")
-	if port == 0 && srv.cfg.Str("unixsocket") != "" {
-		return nil
+	if err := srv.listenUnix(); err != nil {
+		return err
 	}
-	for _, host := range strings.Fields(srv.cfg.Str("bind")) {
-		optional := strings.HasPrefix(host, "-")
-		host = strings.TrimPrefix(host, "-")
-		// Each address gets a socket for its own family, or the one for all of
-		// IPv6 would take the port of all of IPv4.
-		network := "tcp"
-		switch ip := net.ParseIP(host); {
-		case host == "*":
-			host, network = "0.0.0.0", "tcp4"
-		case host == "::*":
-			host, network = "::", "tcp6"
-		case ip != nil && ip.To4() == nil:
-			network = "tcp6"
-		}
-		ln, err := net.Listen(network, net.JoinHostPort(host, strconv.FormatInt(port, 10)))
-		if err != nil && optional {
-			srv.log.Debug("skipping an optional address", "addr", host, "err", err)
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("listen: %w", err)
-		}
-		srv.lns.add(ln, false)
+	if len(srv.lns.all()) == 0 {
+		return errors.New("configured to not listen anywhere")
 	}
 	return nil
+}
+
+// listenTCP binds every address of bind for plain TCP, TLS or both. Port 0 means
+// neither, as in Redis. But without TLS and a unix socket there would be nothing
+// to listen on, where Redis gives up: then port 0 means any free port.
+func (srv *Server) listenTCP(kinds ...kind) error {
+	for _, k := range kinds {
+		port := srv.cfg.Int("port")
+		off := port == 0 && (srv.cfg.Str("unixsocket") != "" || srv.cfg.Int("tls-port") != 0)
+		if k == overTLS {
+			port = srv.cfg.Int("tls-port")
+			off = port == 0
+		}
+		if off {
+			continue
+		}
+		for _, word := range strings.Fields(srv.cfg.Str("bind")) {
+			ln, err := listenOn(word, port)
+			if err != nil {
+				srv.log.Warn("could not listen", "addr", word, "port", port, "err", err)
+				if mayMiss(word, err) {
+					continue
+				}
+				return fmt.Errorf("listen: %w", err)
+			}
+			srv.lns.add(&listener{ln, k, word})
+		}
+	}
+	return nil
+}
+
+// listenOn listens on a word of bind. Each address gets a socket for its own
+// family, or the one for all of IPv6 would take the port of all of IPv4.
+func listenOn(word string, port int64) (net.Listener, error) {
+	host, network := strings.TrimPrefix(word, "-"), "tcp4"
+	switch {
+	case host == "*":
+		host = "0.0.0.0"
+	case host == "::*":
+		host, network = "::", "tcp6"
+	case strings.Contains(host, ":"):
+		network = "tcp6"
+	}
+	return net.Listen(network, net.JoinHostPort(host, strconv.FormatInt(port, 10)))
+}
+
+// mayMiss says that the server can go on without an address: it begins with a
+// "-" and this machine does not have it, or the machine does not have its whole
+// family. An address that somebody else listens on is never skipped.
+func mayMiss(word string, err error) bool {
+	if errors.Is(err, syscall.EADDRNOTAVAIL) {
+		return strings.HasPrefix(word, "-")
+	}
+	for _, no := range []error{syscall.ENOPROTOOPT, syscall.EPROTONOSUPPORT, syscall.EAFNOSUPPORT, syscall.EPFNOSUPPORT} {
+		if errors.Is(err, no) {
+			return true
+		}
+	}
+	return false
 }
 
 func (srv *Server) listenUnix() error {
@@ -131,17 +180,17 @@ func (srv *Server) listenUnix() error {
 			return fmt.Errorf("unix socket: %w", errors.Join(err, ln.Close()))
 		}
 	}
-	srv.lns.add(ln, true)
+	srv.lns.add(&listener{ln, overUnix, path})
 	return nil
 }
 
-// rebind moves the TCP listeners to what the configuration says now. When that
-// fails the configuration is restored and this is called again for it.
-func (srv *Server) rebind(complaint string) error {
-	srv.lns.close(true)
-	if err := srv.listenTCP(); err != nil {
+// rebind moves TCP listeners to what the configuration says now. When that fails
+// the configuration is restored and this is called again for it.
+func (srv *Server) rebind(complaint string, kinds ...kind) error {
+	srv.lns.close(kinds...)
+	if err := srv.listenTCP(kinds...); err != nil {
 		srv.log.Error("changing the listening address failed", "err", err)
-		srv.lns.close(true)
+		srv.lns.close(kinds...)
 		return errors.New(complaint)
 	}
 	return nil
@@ -159,16 +208,35 @@ func (srv *Server) accept(l *listener) {
 			time.Sleep(tickEvery) // most likely there are no descriptors left
 			continue
 		}
+		srv.welcome(conn, l)
+	}
+}
+
+// welcome gives a new connection to its carrier, or says why not. One of TLS
+// must shake hands before it can be told anything.
+func (srv *Server) welcome(conn net.Conn, l *listener) {
+	text := srv.full()
+	if text == "" && l.kind != overTLS {
 		addr, _ := l.ends(conn)
-		if text := srv.admit(addr, l.unix); text != "" {
+		text = srv.outsider(addr, l.kind == overUnix)
+	}
+	if text != "" {
+		srv.stats.rejected.Add(1)
+		if l.kind != overTLS {
 			fmt.Fprintf(conn, "-%s\r\n", text)
-			conn.Close()
-			continue
 		}
-		srv.keepAlive(conn)
-		if srv.usePipes {
-			go srv.newPipe(conn, l).serve()
-		} else if err := srv.adopt(conn, l); err != nil {
+		conn.Close()
+		return
+	}
+	srv.keepAlive(conn)
+	switch {
+	case l.kind == overTLS:
+		srv.tls.count.Add(1)
+		go srv.greet(conn, l)
+	case srv.usePipes:
+		go srv.newPipe(conn, l).serve()
+	default:
+		if err := srv.adopt(conn, l); err != nil {
 			srv.log.Error("taking a connection failed", "err", err)
 		}
 	}
@@ -176,8 +244,8 @@ func (srv *Server) accept(l *listener) {
 
 // ends are the addresses of a connection in the form that clients see.
 func (l *listener) ends(conn net.Conn) (addr, laddr string) {
-	if l.unix {
-		return l.Addr().String() + ":0", l.Addr().String() + ":0"
+	if l.kind == overUnix {
+		return l.bind + ":0", l.bind + ":0"
 	}
 	return conn.RemoteAddr().String(), conn.LocalAddr().String()
 }
@@ -195,10 +263,21 @@ func (srv *Server) keepAlive(conn net.Conn) {
 	}
 }
 
-// Addr is the address of the first listener.
+// Addr is the address of the first listener: of plain TCP if there is one, else
+// of TLS, else a unix socket.
 func (srv *Server) Addr() net.Addr {
 	if all := srv.lns.all(); len(all) > 0 {
 		return all[0].Addr()
+	}
+	return nil
+}
+
+// TLSAddr is the address of the first listener for TLS, or nil.
+func (srv *Server) TLSAddr() net.Addr {
+	for _, l := range srv.lns.all() {
+		if l.kind == overTLS {
+			return l.Addr()
+		}
 	}
 	return nil
 }

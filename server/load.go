@@ -82,6 +82,7 @@ func (srv *Server) openStore(ctx, background context.Context) error {
 	srv.attach(eng, space)
 	// What was set meanwhile, or is being set right now.
 	srv.limitCommands()
+	srv.applyNotify()
 	srv.pause.tell()
 	if srv.boundedByMemory {
 		srv.limitClients() // a store on disk was reckoned with
@@ -151,7 +152,10 @@ func (srv *Server) attach(eng engine.Engine, space *keyspace.Space) {
 	}
 	srv.exec = executor.New(executor.Options{
 		Engine: eng, Space: space, Clock: srv.clock, Seed: srv.seed, Logger: srv.log,
+		Receivers: srv.pubsub.receivers,
 	})
+	srv.exec.Listen(srv.heard)
+	srv.tracking.attach(space)
 	if !srv.boundedByMemory {
 		srv.save.found(srv.cfg.Str("dir"))
 	}
@@ -160,15 +164,17 @@ func (srv *Server) attach(eng engine.Engine, space *keyspace.Space) {
 
 // serveStore lets commands be run on the store, and begins its background work.
 func (srv *Server) serveStore(ctx context.Context) {
-	if srv.usePipes {
-		srv.eng.OnDurable(func() {
-			srv.pipes.Range(func(p, _ any) bool { p.(*pipe).notify(); return true })
+	srv.eng.OnDurable(func() {
+		srv.notifyLoops()
+		srv.pipes.Range(func(v, _ any) bool {
+			if p := v.(*pipe); p.holding.Load() {
+				p.notify()
+			}
+			return true
 		})
-		srv.eachPipe((*pipe).equip)
-	} else {
-		srv.eng.OnDurable(srv.notifyLoops)
-		srv.equipLoops()
-	}
+	})
+	srv.equipLoops()
+	srv.eachPipe((*pipe).equip)
 	srv.load.active.Store(false)
 	srv.background.Go(func() { srv.exec.Background(ctx) })
 }

@@ -70,8 +70,11 @@ func unknownCommand(args [][]byte) error {
 	return command.Error("ERR unknown command '" + cString(args[0], 128) + "', with args beginning with: " + b.String())
 }
 
-func unknownSubcommand(cmd *command.Command, sub []byte) error {
-	return command.Error(fmt.Sprintf("ERR unknown subcommand '%s'. Try %s HELP.", cString(sub, 128), strings.ToUpper(cmd.Name)))
+// unknownSubcommand is the answer to a subcommand that does not exist. The command
+// is called as the client called it, for it may have been renamed.
+func unknownSubcommand(args [][]byte) error {
+	sub := args[min(1, len(args)-1)]
+	return command.Error(fmt.Sprintf("ERR unknown subcommand '%s'. Try %s HELP.", cString(sub, 128), strings.ToUpper(cString(args[0], 128))))
 }
 
 // cString is as much of b as C prints of a string: up to a zero byte, and at

@@ -505,7 +505,7 @@ func (srv *Server) adopt(nc net.Conn, ln *listener) error {
 	c := &conn{loop: l, fd: int32(fd), want: unix.EPOLLIN | unix.EPOLLRDHUP}
 	c.session.fd = fd
 	c.call.Guard = &c.mu // the batch is shared with other sessions
-	srv.initSession(&c.session, c, &l.turn, addr, laddr, ln.unix)
+	srv.initSession(&c.session, c, &l.turn, addr, laddr, ln.kind == overUnix)
 	l.post(nil, func() {
 		l.sessions[c.fd] = c
 		if err := l.ctl(unix.EPOLL_CTL_ADD, c.fd, c.want); err != nil {

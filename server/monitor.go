@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"redoubt/command"
@@ -13,18 +12,8 @@ import (
 
 // MONITOR: a session that sees the commands of all others.
 //
-// Whoever runs a command holds its own session's mu and must not wait for
-// another's. So a line is appended to the queue of each monitor, under a lock
-// that is never held for long, and the monitor's carrier moves the queue into
-// its output. A monitor that does not read is closed by the limits on its
-// output, which count the queue too.
-
-// monitorQueue is what a monitor has not taken into its output yet.
-type monitorQueue struct {
-	mu     sync.Mutex
-	lines  []byte
-	posted bool // the carrier was told
-}
+// A line is pushed to each monitor like a message: see push.go. Monitors are walked
+// under a read lock: when one has left, no line is on its way to it any more.
 
 func monitorCommands() []*local {
 	return []*local{{Command: &command.Command{
@@ -40,9 +29,8 @@ func monitor(c *localCall) error {
 		return nil
 	}
 	c.s.monitor = true
-	c.s.feed = &monitorQueue{}
 	c.srv.monitorMu.Lock()
-	c.srv.monitorList = append(slices.Clip(c.srv.monitorList), c.s)
+	c.srv.monitorList = append(c.srv.monitorList, c.s)
 	c.srv.monitors.Store(int32(len(c.srv.monitorList)))
 	c.srv.monitorMu.Unlock()
 	c.w.OK()
@@ -54,22 +42,20 @@ func (srv *Server) dropMonitor(s *session) {
 	s.monitor = false
 	srv.monitorMu.Lock()
 	defer srv.monitorMu.Unlock()
-	// A copy: feedMonitors walks the old list without the lock.
-	srv.monitorList = slices.DeleteFunc(slices.Clone(srv.monitorList), func(m *session) bool { return m == s })
+	srv.monitorList = slices.DeleteFunc(srv.monitorList, func(m *session) bool { return m == s })
 	srv.monitors.Store(int32(len(srv.monitorList)))
 }
 
 // feedMonitors shows a command that s has run to every monitor.
 func (srv *Server) feedMonitors(s *session, cmd *command.Command, args [][]byte) {
-	if cmd.Flags&(command.SkipMonitor|command.Admin) != 0 {
+	if cmd.Flags&command.Admin != 0 || cmd.Flags&command.SkipMonitor != 0 && cmd.Group != command.Scripting {
 		return
 	}
-	srv.monitorMu.Lock()
-	list := srv.monitorList
-	srv.monitorMu.Unlock()
-	line := monitorLine(s, time.Now(), redact(srv.cfg, args))
-	for _, m := range list {
-		m.feedLine(line)
+	line := monitorLine(s, time.Now(), redact(srv.cfg, srv.declared(args[0]), args))
+	srv.monitorMu.RLock()
+	defer srv.monitorMu.RUnlock()
+	for _, m := range srv.monitorList {
+		m.push(line, 0)
 	}
 }
 
@@ -83,31 +69,4 @@ func monitorLine(s *session, now time.Time, args [][]byte) []byte {
 		line = wire.AppendQuoted(append(line, ' '), string(a))
 	}
 	return append(line, '\r', '\n')
-}
-
-// feedLine queues a line for a monitor. It may be called from any session.
-func (s *session) feedLine(line []byte) {
-	q := s.feed
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.lines = append(q.lines, line...)
-	if hard := s.srv.outLimit.Load().Hard; hard > 0 && uint64(len(q.lines)) > hard {
-		// Its carrier does not get around to the queue: the client's socket is
-		// full. shut may wait, and we may be on the carrier.
-		q.lines = nil
-		go s.car.shut()
-		return
-	}
-	if !q.posted {
-		q.posted = true
-		s.car.post(func() {
-			q.mu.Lock()
-			lines := q.lines
-			q.lines, q.posted = nil, false
-			q.mu.Unlock()
-			if s.monitor && s.feed == q {
-				s.out.Buf = append(s.out.Buf, lines...)
-			}
-		})
-	}
 }

@@ -3,6 +3,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -11,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"redoubt/acl"
 	"redoubt/command"
 	"redoubt/config"
 	"redoubt/engine"
@@ -29,6 +31,9 @@ type Options struct {
 	// Pipes has connections carried by goroutines although the system has
 	// event loops.
 	Pipes bool
+	// HandshakeTime is how long a client of TLS may take to say who it is; 0 is
+	// ten seconds.
+	HandshakeTime time.Duration
 }
 
 // Server serves one store.
@@ -51,6 +56,7 @@ type Server struct {
 	nextLoop atomic.Int64
 	usePipes bool
 	pipes    sync.Map // *pipe
+	tls      tlsFront
 
 	clients clients
 	bufs    buffers
@@ -60,7 +66,14 @@ type Server struct {
 	latency latencyMonitor
 	pause   pause
 
-	monitorMu   sync.Mutex
+	acl     *acl.Registry
+	aclLog  acl.Log
+	aclFile string // where users are saved; "": nowhere
+
+	pubsub   pubsub
+	tracking tracking
+
+	monitorMu   sync.RWMutex
 	monitorList []*session
 	monitors    atomic.Int32
 
@@ -71,11 +84,13 @@ type Server struct {
 	keepalive  atomic.Int64
 	maxBulk    atomic.Int64
 	maxMemory  atomic.Int64
-	password   atomic.Pointer[string]
 	outLimit   atomic.Pointer[config.BufferLimit]
-	debug      debugState
-	settingsMu sync.Mutex // held while a setting is read and applied elsewhere
-	databases  int
+	// subscribedLimit is that of clients with subscriptions.
+	subscribedLimit atomic.Pointer[config.BufferLimit]
+	notifying       atomic.Uint32 // notifyWays
+	debug           debugState
+	settingsMu      sync.Mutex // held while a setting is read and applied elsewhere
+	databases       int
 
 	started         time.Time
 	runID           string
@@ -111,6 +126,9 @@ func New(o Options) (*Server, error) {
 		usePipes: o.Pipes || !haveLoops, databases: int(o.Config.Int("databases")),
 		started: time.Now(), runID: randomID(), stopReq: make(chan struct{}),
 	}
+	srv.tls.handshake = cmp.Or(o.HandshakeTime, handshakeTime)
+	srv.pubsub.init()
+	srv.tracking.init(srv)
 	srv.load.active.Store(true)
 	srv.load.ended = make(chan struct{})
 	srv.pause.changed = func(active bool) {
@@ -126,6 +144,12 @@ func New(o Options) (*Server, error) {
 		srv.attach(o.Engine, space)
 	}
 	srv.buildTable()
+	for _, r := range o.Config.Renames() {
+		if err := srv.table.Rename(r[0], r[1]); err != nil {
+			return nil, fmt.Errorf("rename-command %s %s: %w", r[0], r[1], err)
+		}
+	}
+	srv.acl = acl.New(srv.table)
 	srv.stats.init(srv.table)
 	srv.initFigures()
 	srv.clients.init()
@@ -133,8 +157,11 @@ func New(o Options) (*Server, error) {
 	if err := srv.watchSettings(); err != nil {
 		return nil, err
 	}
+	if err := srv.loadUsers(); err != nil {
+		return nil, err
+	}
 	if err := srv.listen(); err != nil {
-		srv.lns.close(false)
+		srv.lns.closeAll()
 		return nil, err
 	}
 	return srv, nil
@@ -166,10 +193,11 @@ func (srv *Server) addLocal(l *local) *command.Command {
 func (srv *Server) Start() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	srv.bgStop = cancel
-	if srv.usePipes {
-		srv.background.Go(func() { srv.tickPipes(ctx) })
-	} else if err := srv.startLoops(srv.loopCount()); err != nil {
-		return err
+	srv.background.Go(func() { srv.tickPipes(ctx) })
+	if !srv.usePipes {
+		if err := srv.startLoops(srv.loopCount()); err != nil {
+			return err
+		}
 	}
 	if err := srv.startMetrics(); err != nil {
 		return err
@@ -209,7 +237,8 @@ func (srv *Server) Shutdown(ctx context.Context) error {
 func (srv *Server) shutdown(ctx context.Context) error {
 	srv.draining.Store(true)
 	srv.pause.end()
-	srv.lns.close(false)
+	srv.lns.closeAll()
+	srv.tls.stop()
 	srv.drainLoops()
 	srv.eachPipe(func(*pipe) {}) // each has now seen that it must drain
 	srv.stopLoading(ctx)

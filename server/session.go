@@ -3,11 +3,14 @@ package server
 import (
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"redoubt/acl"
 	"redoubt/command"
 	"redoubt/engine"
 	"redoubt/executor"
+	"redoubt/keyspace"
 	"redoubt/wire"
 )
 
@@ -56,6 +59,8 @@ type session struct {
 	// What the client set.
 	db            int
 	authenticated bool
+	user          *acl.Handle
+	denials       []*denial // of the transaction or script under way
 	name          string
 	libName       string
 	libVersion    string
@@ -63,7 +68,15 @@ type session struct {
 	noTouch       bool
 	replies       replyMode
 	monitor       bool
-	feed          *monitorQueue // while it monitors
+	multi         *multi // a transaction that is being queued
+	watch         executor.Watch
+
+	// Messages: see push.go, subscription.go and tracking.go.
+	pushes     pushQueue
+	muted      bool           // they wait for the reply of the command that a worker runs
+	subs       *subscriptions // nil without any
+	subscribed atomic.Bool    // there are some
+	tracker    *tracker       // while keys are tracked for it
 
 	// What CLIENT LIST tells.
 	created   time.Time
@@ -85,6 +98,7 @@ type session struct {
 	// The call under way, here so that it need not be allocated.
 	call      executor.Call
 	localCall localCall
+	caller    caller
 }
 
 // hold is a run of replies that waits for a ticket.
@@ -157,6 +171,7 @@ type parsed struct {
 // process parses and runs the commands in data, and returns how many bytes it
 // took. It stops at an incomplete command, and when the session must wait.
 func (s *session) process(data []byte) (taken int) {
+	s.hear()
 	s.in.MaxBulk = s.srv.maxBulk.Load()
 	for taken < len(data) && !s.waiting && !s.closing {
 		if s.stalled = s.stall(); s.stalled {
@@ -283,8 +298,11 @@ func (s *session) warm() {
 // command must be presented again.
 func (s *session) dispatch(cmd *command.Command, args [][]byte) bool {
 	srv := s.srv
+	if s.tracker != nil {
+		s.cachingOver()
+	}
 	refused := s.refuse(cmd, args)
-	if refused == nil && srv.pause.active.Load() && srv.pause.holds(cmd) {
+	if refused == nil && srv.pause.active.Load() && srv.pause.holds(cmd, s.multi) {
 		s.waiting, s.paused = true, true
 		srv.pause.add(s)
 		return false
@@ -309,21 +327,36 @@ func (s *session) dispatch(cmd *command.Command, args [][]byte) bool {
 	}
 	s.commands++
 	if refused != nil {
+		refused = s.spoilMulti(cmd, refused)
 		s.work.stats.reject(cmd)
 		srv.errors.count(refused)
 		w.Error(command.Text(refused))
+		return true
+	}
+	if s.multi != nil && !atOnce(cmd) {
+		s.enqueue(cmd, args, w)
 		return true
 	}
 	if cmd.Run == nil {
 		s.local(cmd, args, w)
 		return true
 	}
+	c := &s.call
+	c.Cmd, c.Args, c.DB, c.Reply, c.NoTouch = cmd, args, s.db, w, s.noTouch
+	if cmd.Group == command.Transactions {
+		if err := s.prepare(c); err != nil {
+			w.Error(command.Text(err))
+			s.finished(cmd, args, s.work.lap(srv.started), true, w)
+			return true
+		}
+	}
 	if s.work.batch == nil {
 		s.runWithout(cmd, args, w)
 		return true
 	}
-	c := &s.call
-	c.Cmd, c.Args, c.DB, c.Reply, c.NoTouch = cmd, args, s.db, w, s.noTouch
+	if s.tracker != nil {
+		s.trackRead(cmd, args)
+	}
 	if cmd.Flags&command.Blocking != 0 {
 		return s.dispatchBlocking(c)
 	}
@@ -332,7 +365,12 @@ func (s *session) dispatch(cmd *command.Command, args [][]byte) bool {
 		return true
 	}
 	s.wait, s.own = max(s.wait, c.Wait), s.own || c.Own
+	if c.Queue != nil {
+		s.executed(c)
+	}
+	c.Queue, c.Watch = nil, nil
 	s.finished(cmd, args, s.work.lap(srv.started), c.Failed, w)
+	s.echo()
 	return true
 }
 
@@ -359,20 +397,23 @@ func (s *session) dispatchBlocking(c *executor.Call) bool {
 	default:
 		s.wait, s.own = max(s.wait, c.Wait), s.own || c.Own
 		s.finished(c.Cmd, c.Args, s.work.lap(s.srv.started), c.Failed, c.Reply)
+		s.echo()
 	}
 	return true
 }
 
 // runWithout runs a command that is allowed while the store is being opened. Such
-// commands touch no data (they are the HELP of others), so they get no
+// commands touch no data (they publish, or are the HELP of others), so they get no
 // transaction.
 func (s *session) runWithout(cmd *command.Command, args [][]byte, w *wire.Writer) {
 	at := len(w.Buf)
-	err := cmd.Run(&command.Ctx{Cmd: cmd, Args: args, Reply: w})
+	var fx keyspace.Effects
+	err := cmd.Run(&command.Ctx{Cmd: cmd, Args: args, Reply: w, Tx: &keyspace.Tx{FX: &fx}, Receivers: s.srv.pubsub.receivers})
 	if err != nil {
 		w.Buf = w.Buf[:at]
 		w.Error(command.Text(err))
 	}
+	s.srv.heard(&fx, 0)
 	s.finished(cmd, args, s.work.lap(s.srv.started), err != nil, w)
 }
 
@@ -402,12 +443,19 @@ func foreign(name []byte) bool {
 
 // finished records a command that was run.
 func (s *session) finished(cmd *command.Command, args [][]byte, took time.Duration, failed bool, w *wire.Writer) {
-	s.work.stats.record(cmd, took, failed)
-	if s.srv.monitors.Load() > 0 {
-		s.srv.feedMonitors(s, cmd, args)
+	s.ran(cmd, args, took, failed)
+	if s.denials != nil {
+		s.noteDenials(args)
 	}
 	if failed {
 		s.srv.errors.countReply(w.Buf)
+	}
+}
+
+func (s *session) ran(cmd *command.Command, args [][]byte, took time.Duration, failed bool) {
+	s.work.stats.record(cmd, took, failed)
+	if s.srv.monitors.Load() > 0 {
+		s.srv.feedMonitors(s, cmd, args)
 	}
 	if took >= s.srv.slow.threshold() && cmd.Flags&command.SkipSlowlog == 0 {
 		s.srv.slow.add(s, args, took, s.work.now)
@@ -423,7 +471,7 @@ func (s *session) refuse(cmd *command.Command, args [][]byte) error {
 		return unknownCommand(args)
 	}
 	if len(cmd.Subs) > 0 && len(args) > 1 && (cmd.Run == nil && s.srv.locals[cmd] == nil || !cmd.ArityOK(len(args))) {
-		return unknownSubcommand(cmd, args[1])
+		return unknownSubcommand(args)
 	}
 	if !cmd.ArityOK(len(args)) {
 		return command.ArityError(cmd.FullName)
@@ -431,11 +479,21 @@ func (s *session) refuse(cmd *command.Command, args [][]byte) error {
 	if cmd.Flags&command.NoAuth == 0 && s.mustAuthenticate() {
 		return command.ErrNotAuth
 	}
-	if s.work.batch == nil && cmd.Flags&command.Loading == 0 {
+	if s.multi != nil && cmd.Flags&command.NoMulti != 0 {
+		return errNotInMulti
+	}
+	if err := s.permit(cmd, args); err != nil {
+		return err
+	}
+	if s.work.batch == nil && (cmd.Flags&command.Loading == 0 || cmd == command.Watch || cmd == command.Exec && s.multi != nil) {
 		return command.ErrLoading
 	}
-	if cmd.Flags&command.DenyOOM != 0 && s.srv.outOfMemory() {
+	// What is queued takes memory, whatever it will do.
+	if (s.multi.flagsOf(cmd)&command.DenyOOM != 0 || s.multi != nil && !atOnce(cmd)) && s.srv.outOfMemory() {
 		return command.ErrOutOfMemory
+	}
+	if s.subs != nil {
+		return s.refuseSubscribed(cmd)
 	}
 	return nil
 }
@@ -452,24 +510,31 @@ type deferred struct {
 // arguments are copied: the buffer they point into is used again.
 func (s *session) defer_(cmd *command.Command, args [][]byte, run func(*wire.Writer)) {
 	d := &deferred{cmd: cmd, args: copyArgs(args), reply: wire.Writer{Proto: s.out.Proto}}
-	s.waiting, s.deferred = true, d
+	s.waiting, s.deferred, s.denials, s.muted = true, d, nil, true
 	s.car.interest()
 	quiet := s.replies == replyOff || s.replies == replySkip
 	if !quiet {
 		s.answers-- // it is one of the turn in which its reply is there
 	}
 	db, noTouch, cold, proto := s.db, s.noTouch, run == nil && s.call.Cold, s.out.Proto
+	queue, watch := s.call.Queue, s.call.Watch
+	reads := s.call.Reads
+	s.call.Queue, s.call.Watch = nil, nil
 	s.srv.workers.Add(1)
 	s.work.workers = append(s.work.workers, func() {
 		defer s.srv.workers.Done()
 		start := time.Now()
 		var ticket engine.Ticket
 		var failed bool
+		executed := func() {}
 		if run != nil {
 			run(&d.reply)
 			failed = len(d.reply.Buf) > 0 && d.reply.Buf[0] == '-'
 		} else {
-			c := executor.Call{Cmd: cmd, Args: d.args, DB: db, Reply: &d.reply, NoTouch: noTouch, Cold: cold}
+			c := executor.Call{
+				Cmd: cmd, Args: d.args, DB: db, Reply: &d.reply, NoTouch: noTouch, Cold: cold,
+				Caller: &caller{s: s}, Queue: queue, Watch: watch, By: s.id, Reads: reads,
+			}
 			if cmd.Flags&command.Blocking != 0 {
 				c.OnBlock = func(block *command.Block) *executor.Waiter {
 					return s.blockFrom(&c, block, proto, quiet, start)
@@ -482,15 +547,21 @@ func (s *session) defer_(cmd *command.Command, args [][]byte, run func(*wire.Wri
 			}
 			failed = c.Failed
 			end()
+			if queue != nil {
+				executed = func() { s.executed(&c) }
+			}
 		}
 		took := time.Since(start)
 		s.car.post(func() {
+			executed()
 			s.finished(cmd, d.args, took, failed, &d.reply)
 			if !quiet {
 				s.answers++
 				s.out.Buf = append(s.out.Buf, d.reply.Buf...)
 				s.wait = max(s.wait, ticket)
 			}
+			s.muted = false
+			s.readDone(nil, nil)
 			s.deferred = nil
 			if d.after != nil {
 				d.after()

@@ -21,8 +21,16 @@ func (srv *Server) watchSettings() error {
 	apply(func() { srv.timeout.Store(c.Int("timeout")) }, "timeout")
 	apply(func() { srv.keepalive.Store(c.Int("tcp-keepalive")) }, "tcp-keepalive")
 	apply(func() { srv.maxMemory.Store(c.Int("maxmemory")) }, "maxmemory")
-	apply(func() { p := c.Str("requirepass"); srv.password.Store(&p) }, "requirepass")
-	apply(func() { n, _, _ := c.BufferLimits(); srv.outLimit.Store(&n) }, "client-output-buffer-limit")
+	apply(func() { srv.acl.SetPassword(c.Str("requirepass")) }, "requirepass")
+	apply(func() { srv.acl.SetAllChannels(c.Enum("acl-pubsub-default") == "allchannels") }, "acl-pubsub-default")
+	apply(func() { srv.aclLog.SetMax(c.Int("acllog-max-len")) }, "acllog-max-len")
+	apply(func() {
+		normal, _, subscribed := c.BufferLimits()
+		srv.outLimit.Store(&normal)
+		srv.subscribedLimit.Store(&subscribed)
+	}, "client-output-buffer-limit")
+	apply(srv.applyNotify, "notify-keyspace-events")
+	apply(func() { srv.tracking.limit(c.Int("tracking-table-max-keys")) }, "tracking-table-max-keys")
 	apply(func() { srv.maxBulk.Store(c.Int("proto-max-bulk-len")) }, "proto-max-bulk-len")
 	apply(srv.limitCommands, "proto-max-bulk-len", "maxmemory-policy", "hash-max-listpack-entries", "hash-max-listpack-value",
 		"set-max-intset-entries", "set-max-listpack-entries", "set-max-listpack-value", "zset-max-listpack-entries",
@@ -32,9 +40,9 @@ func (srv *Server) watchSettings() error {
 	apply(func() { srv.latency.set(time.Duration(c.Int("latency-monitor-threshold")) * time.Millisecond) },
 		"latency-monitor-threshold")
 	apply(func() { srv.stats.tracking.Store(c.Bool("latency-tracking")) }, "latency-tracking")
-	c.OnChange("port", func() error { return srv.rebind("Unable to listen on this port. Check server logs.") })
-	c.OnChange("bind", func() error { return srv.rebind("Failed to bind to specified addresses.") })
-	return nil
+	c.OnChange("port", func() error { return srv.rebind("Unable to listen on this port. Check server logs.", overTCP) })
+	c.OnChange("bind", func() error { return srv.rebind("Failed to bind to specified addresses.", overTCP, overTLS) })
+	return srv.watchTLS()
 }
 
 // limitCommands tells the handlers their settings.

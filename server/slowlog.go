@@ -2,7 +2,6 @@ package server
 
 import (
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -58,7 +57,7 @@ const (
 
 // add notes a command. Long ones are abridged as Redis does.
 func (l *slowlog) add(s *session, args [][]byte, took time.Duration, now time.Time) {
-	e := slowEntry{at: now, took: took, addr: s.addr, client: s.name, args: abridge(redact(s.srv.cfg, args))}
+	e := slowEntry{at: now, took: took, addr: s.addr, client: s.name, args: abridge(redact(s.srv.cfg, s.srv.declared(args[0]), args))}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.max == 0 {
@@ -116,9 +115,19 @@ func abridge(args [][]byte) [][]byte {
 
 var redactedText = []byte("(redacted)")
 
+// declared is the name with which the command was declared that a client calls
+// by this one.
+func (srv *Server) declared(name []byte) string {
+	if c := srv.table.Lookup(name); c != nil {
+		return c.Name
+	}
+	return ""
+}
+
 // redact replaces passwords and the like in a command that others will see, in
-// the slow log and by MONITOR. It returns the same slice if there are none.
-func redact(cfg *config.Config, args [][]byte) [][]byte {
+// the slow log and by MONITOR. It returns the same slice if there are none. The
+// name is the command's own: a client may call it by another.
+func redact(cfg *config.Config, name string, args [][]byte) [][]byte {
 	hidden := args
 	hide := func(from, to int) {
 		if from >= min(to, len(args)) {
@@ -131,7 +140,7 @@ func redact(cfg *config.Config, args [][]byte) [][]byte {
 			hidden[i] = redactedText
 		}
 	}
-	switch strings.ToLower(string(args[0][:min(len(args[0]), 16)])) {
+	switch name {
 	case "auth":
 		hide(1, len(args))
 	case "hello":

@@ -22,7 +22,8 @@ var layers = []struct {
 	below []string // prefixes of what it may import, within the module
 }{
 	{"cmd/redoubt", []string{"config", "engine", "journal", "keyspace", "server", "types"}},
-	{"server", []string{"command", "config", "engine", "executor", "glob", "keyspace", "number", "types", "wire"}},
+	{"server", []string{"acl", "command", "config", "engine", "executor", "glob", "keyspace", "number", "types", "wire"}},
+	{"acl", []string{"command", "glob", "wire"}},
 	{"executor", []string{"command", "engine", "keyspace", "wire"}},
 	{"command", []string{"engine", "glob", "keyspace", "number", "rdb", "types", "wire"}},
 	{"types", []string{"engine", "keyspace", "number", "types"}},

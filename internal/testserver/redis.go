@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -39,7 +40,19 @@ type Redis struct {
 // in PATH, without persistence, and stops it at the end of the test.
 func StartRedis(t testing.TB, args ...string) *Redis {
 	t.Helper()
-	r, err := startRedis(t.TempDir(), args)
+	return keepRedis(t, append([]string{"--save", "", "--appendonly", "no", "--enable-debug-command", "yes"}, args...))
+}
+
+// StartRedisFile is StartRedis with a configuration file, which alone says how it
+// is to be, but for its address and its directory.
+func StartRedisFile(t testing.TB, file string) *Redis {
+	t.Helper()
+	return keepRedis(t, nil, file)
+}
+
+func keepRedis(t testing.TB, args []string, file ...string) *Redis {
+	t.Helper()
+	r, err := startRedis(t.TempDir(), file, args)
 	if err != nil {
 		t.Fatalf("start redis-server: %v", err)
 	}
@@ -47,7 +60,7 @@ func StartRedis(t testing.TB, args ...string) *Redis {
 	return r
 }
 
-func startRedis(dir string, args []string) (*Redis, error) {
+func startRedis(dir string, file, args []string) (*Redis, error) {
 	path := os.Getenv("REDIS_SERVER")
 	if path == "" {
 		var err error
@@ -64,10 +77,8 @@ func startRedis(dir string, args []string) (*Redis, error) {
 			return nil, err
 		}
 		r := &Redis{Addr: "127.0.0.1:" + port, log: new(bytes.Buffer), exited: make(chan struct{})}
-		r.cmd = exec.Command(path, append([]string{
-			"--port", port, "--bind", "127.0.0.1", "--dir", dir, "--save", "", "--appendonly", "no", "--daemonize", "no",
-			"--enable-debug-command", "yes",
-		}, args...)...)
+		all := append(slices.Clone(file), "--port", port, "--bind", "127.0.0.1", "--dir", dir, "--daemonize", "no")
+		r.cmd = exec.Command(path, append(all, args...)...)
 		r.cmd.Stdout, r.cmd.Stderr = r.log, r.log
 		if err := r.cmd.Start(); err != nil {
 			return nil, err

@@ -91,7 +91,7 @@ func fakeTarget(t *testing.T, proto int) *Target {
 		"INFO server":     "$38\r\nredis_version:7.2.0\r\nredoubt_version:1\r\n",
 	})
 	return &Target{
-		Addr: addr, Proto: proto, Cases: []string{"mem", "redoubt", "plain", protoCase(proto)}, Lacks: []string{"rpush"}, Timeout: 5 * time.Second,
+		Addr: addr, Proto: proto, Cases: []string{"mem", "redoubt", "plain", protoCase(proto)}, Timeout: 5 * time.Second,
 		Now: func() time.Time { return now }, Advance: func(d time.Duration) { now = now.Add(d) },
 	}
 }
@@ -127,7 +127,6 @@ func TestRightScriptsPass(t *testing.T) {
 		"skip":       "@skip redoubt\n> NOSUCH\nOK\n@only resp3\n> NOSUCH\nOK\n",
 		"since":      "@since 99.0.0\n> ONE\n(integer) 1\n",
 		"section":    "@begin skip mem\n> NOSUCH\nOK\n@end\n> ONE\n(integer) 1\n",
-		"lacking":    "> RPUSH l 1\n(integer) 1\n> SET l\nOK\n> ONE\n(integer) 1\n",
 		"difference": "> ONE\n(integer) 1\nredis: docs/adr/1: for a reason\n(integer) 2\n",
 	} {
 		t.Run(name, func(t *testing.T) {

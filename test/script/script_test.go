@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"redoubt/internal/respclient"
 	"redoubt/internal/testserver"
 )
 
@@ -106,24 +105,26 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// lacks are the commands that scripts use and Redoubt does not have yet.
-var lacks = []string{"multi"}
-
-// TestLacks fails when a command has come: then it is to be taken from lacks.
-func TestLacks(t *testing.T) {
-	t.Parallel()
-	c, err := respclient.Dial(testserver.Start(t, testserver.Options{}).Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	for _, name := range lacks {
-		v, err := c.Do(name)
-		if err != nil {
-			t.Fatal(err)
+// TestWrapped runs the scripts about data inside MULTI and EXEC, and from a script.
+func TestWrapped(t *testing.T) {
+	names, paths := scripts(t)
+	for _, name := range names {
+		switch group, _, _ := strings.Cut(name, "/"); group {
+		case "connection", "server", "transactions", "scripting", "pubsub", "cluster":
+			continue
 		}
-		if !strings.HasPrefix(v.Str, "ERR unknown command") {
-			t.Errorf("Redoubt has %s now: take it from lacks", name)
+		f := load(t, name, paths[name])
+		for _, how := range []string{"multi", "eval"} {
+			for _, engine := range []string{"mem", "cold"} {
+				t.Run(how+"-"+engine+"/"+name, func(t *testing.T) {
+					t.Parallel()
+					target := redoubt(t, testserver.Options{Engine: engine}, 2)
+					target.Cases[len(target.Cases)-1] = how
+					if err := f.Run(target); err != nil {
+						t.Error(err)
+					}
+				})
+			}
 		}
 	}
 }
@@ -137,7 +138,7 @@ func redoubt(t *testing.T, o testserver.Options, proto int) *Target {
 	engine := strings.Replace(o.Engine, "tight", "local", 1) // the same one, with little memory
 	return &Target{
 		Addr: testserver.Start(t, o).Addr, Proto: proto, Cases: []string{"redoubt", engine, protoCase(proto), "plain"},
-		Now: clock.Now, Advance: clock.Advance, Lacks: lacks,
+		Now: clock.Now, Advance: clock.Advance,
 	}
 }
 

@@ -1,0 +1,33 @@
+package command
+
+// PubSubCommands publish messages. Those that subscribe are about the connection
+// and stand in package server.
+var PubSubCommands = []*Command{publish, spublish}
+
+var publish = &Command{
+	Name: "publish", Group: PubSub, Since: "2.0.0", Arity: 3,
+	Flags:      PubSubFlag | Loading | Stale | Fast | MayReplicate,
+	Syntax:     "channel message",
+	Summary:    "Sends a message to all who listen to the channel, and tells how many they are.",
+	Complexity: "O(N+M) where N is the number of subscribers of the channel and M the number of patterns that begin like it",
+	Run:        func(c *Ctx) error { return publishTo(c, false) },
+}
+
+var spublish = &Command{
+	Name: "spublish", Group: PubSub, Since: "7.0.0", Arity: 3,
+	Flags:      PubSubFlag | Loading | Stale | Fast | MayReplicate,
+	Keys:       OneKey(1, NotKey),
+	Syntax:     "shardchannel message",
+	Summary:    "Sends a message to all who listen to the shard channel, and tells how many they are.",
+	Complexity: "O(N) where N is the number of subscribers of the channel",
+	Run:        func(c *Ctx) error { return publishTo(c, true) },
+}
+
+// publishTo notes the message: it is sent when the execution is committed. While
+// the store is being opened nobody has subscribed to anything that could be sent.
+func publishTo(c *Ctx, shard bool) error {
+	n := c.Receivers(c.Args[1], shard)
+	c.Tx.Publish(c.Args[1], c.Args[2], shard)
+	c.Reply.Int(int64(n))
+	return nil
+}

@@ -1,0 +1,46 @@
+package server
+
+import (
+	"redoubt/command"
+	"redoubt/wire"
+)
+
+// caller is a session as the commands of its transactions and scripts see it: see
+// command.Caller.
+type caller struct {
+	s *session
+	// carried: it is used on the session's carrier, which holds mu. Else a worker
+	// uses it while the session waits.
+	carried bool
+	blocked bool // it is the caller of a command that has waited
+}
+
+// OutOfMemory implements command.Caller.
+func (c *caller) OutOfMemory() bool { return c.s.srv.outOfMemory() }
+
+// Local implements command.Caller.
+func (c *caller) Local(cmd *command.Command, args [][]byte, db int, w *wire.Writer) (int, error) {
+	s, l := c.s, c.s.srv.locals[cmd]
+	if l == nil {
+		return db, unknownSubcommand(args)
+	}
+	call := localCall{s: s, srv: s.srv, args: args, w: w}
+	if l.worker {
+		err := l.run(&call)
+		if call.after != nil {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			call.after()
+		}
+		return db, err
+	}
+	if !c.carried {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+	}
+	own := s.db
+	s.db = db
+	err := l.run(&call)
+	db, s.db = s.db, own
+	return db, err
+}

@@ -1,0 +1,166 @@
+package server
+
+import (
+	"strings"
+
+	"redoubt/command"
+	"redoubt/executor"
+	"redoubt/wire"
+)
+
+// MULTI: commands that are queued and then run as one, by EXEC.
+
+const (
+	errNestedMulti  = command.Error("ERR MULTI calls can not be nested")
+	errWatchInMulti = command.Error("ERR WATCH inside MULTI is not allowed")
+	errExecWithout  = command.Error("ERR EXEC without MULTI")
+	errDiscard      = command.Error("ERR DISCARD without MULTI")
+	errNotInMulti   = command.Error("ERR Command not allowed inside a transaction")
+	errExecAbort    = command.Error("EXECABORT Transaction discarded because of previous errors.")
+)
+
+// multi is a transaction that is being queued.
+type multi struct {
+	queue []command.Queued
+	bytes int  // of its arguments
+	bad   bool // a command was refused: EXEC will do nothing
+}
+
+// size is what CLIENT LIST tells: how many commands are queued, -1 outside of MULTI.
+func (m *multi) size() (commands, bytes int) {
+	if m == nil {
+		return -1, 0
+	}
+	return len(m.queue), m.bytes
+}
+
+// flagsOf are the command's flags, and for EXEC those of all that it will run.
+func (m *multi) flagsOf(cmd *command.Command) command.Flags {
+	f := cmd.Flags
+	if m != nil && cmd == command.Exec {
+		for i := range m.queue {
+			f |= m.queue[i].Cmd.Flags
+		}
+	}
+	return f
+}
+
+func multiCommands() []*local {
+	flags := command.NoScript | command.Loading | command.Stale | command.Fast | command.AllowBusy
+	return []*local{
+		{Command: &command.Command{
+			Name: "multi", Group: command.Transactions, Since: "1.2.0", Arity: 1, Flags: flags, Complexity: "O(1)",
+			Summary: "Begins a transaction: the commands that follow are queued until EXEC.",
+		}, run: func(c *localCall) error {
+			if c.s.multi != nil {
+				return errNestedMulti
+			}
+			c.s.multi = &multi{queue: []command.Queued{}}
+			c.w.OK()
+			return nil
+		}},
+		{Command: &command.Command{
+			Name: "discard", Group: command.Transactions, Since: "2.0.0", Arity: 1, Flags: flags,
+			Complexity: "O(N) where N is the number of queued commands",
+			Summary:    "Ends a transaction without running its commands.",
+		}, run: func(c *localCall) error {
+			if c.s.multi == nil {
+				return errDiscard
+			}
+			c.s.endMulti()
+			c.w.OK()
+			return nil
+		}},
+		{Command: &command.Command{
+			Name: "unwatch", Group: command.Transactions, Since: "2.2.0", Arity: 1, Flags: flags | command.Repeatable, Complexity: "O(1)",
+			Summary: "Forgets all keys that this connection watches.",
+		}, run: func(c *localCall) error {
+			c.s.watch.Clear()
+			c.w.OK()
+			return nil
+		}},
+	}
+}
+
+// endMulti leaves the transaction, and forgets the watched keys.
+func (s *session) endMulti() {
+	s.multi = nil
+	s.watch.Clear()
+}
+
+// atOnce says whether a command is run although others are queued.
+func atOnce(cmd *command.Command) bool {
+	if cmd == command.Exec || cmd == command.Watch {
+		return true
+	}
+	switch cmd.FullName {
+	case "multi", "discard", "quit", "reset":
+		return true
+	}
+	return false
+}
+
+// enqueue queues a command of a transaction.
+func (s *session) enqueue(cmd *command.Command, args [][]byte, w *wire.Writer) {
+	q := command.Queued{Cmd: cmd, Args: copyArgs(args)}
+	for _, a := range args {
+		s.multi.bytes += len(a)
+	}
+	s.multi.queue = append(s.multi.queue, q)
+	w.Status("QUEUED")
+}
+
+// spoilMulti notes that a command was refused. A refused EXEC ends the transaction.
+func (s *session) spoilMulti(cmd *command.Command, refused error) error {
+	if s.multi == nil {
+		return refused
+	}
+	s.multi.bad = true
+	if cmd != command.Exec {
+		return refused
+	}
+	s.endMulti()
+	return command.Error("EXECABORT Transaction discarded because of: " + strings.TrimPrefix(command.Text(refused), "ERR "))
+}
+
+// prepare completes the call of WATCH or EXEC, or says why there is nothing to run.
+func (s *session) prepare(c *executor.Call) error {
+	switch c.Cmd {
+	case command.Watch:
+		if s.multi != nil {
+			return errWatchInMulti
+		}
+		c.Watch = &s.watch
+	case command.Exec:
+		if s.multi == nil {
+			return errExecWithout
+		}
+		if s.multi.bad {
+			s.endMulti()
+			return errExecAbort
+		}
+		c.Queue = s.multi.queue
+		if s.watch.Len() > 0 {
+			c.Watch = &s.watch
+		}
+	}
+	return nil
+}
+
+// executed records what EXEC has run, and leaves the transaction.
+func (s *session) executed(c *executor.Call) {
+	for i := range c.Queue {
+		q := &c.Queue[i]
+		if !q.Ran {
+			continue
+		}
+		s.ran(q.Cmd, q.Args, q.Took, q.Err != nil)
+		if q.Err != nil {
+			s.srv.errors.count(q.Err)
+		}
+	}
+	if !c.Failed {
+		s.db = c.Selected
+	}
+	s.endMulti()
+}

@@ -1,0 +1,134 @@
+package server
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"redoubt/engine"
+)
+
+// Messages that come to a client unasked: those of channels and of MONITOR, and
+// that a key it has read was changed.
+//
+// Whoever has a message may be on any goroutine and holds locks: it must not wait
+// for the session's mu. So it appends the message to a queue, under a lock that is
+// never held for long, and the session's carrier moves the queue into the output.
+//
+// Invariants:
+//  1. Messages reach the client in the order in which they were pushed.
+//  2. They enter the output between two replies, never inside one, and not while a
+//     worker runs the client's command: what that publishes comes behind its reply.
+//  3. A message that was pushed before a command came stands before its reply: the
+//     queue is moved before commands are run. So who has the reply of PUBLISH knows
+//     that no subscriber hears anything of a later moment first, as with Redis.
+//  4. No byte of a message is sent before its ticket is durable.
+//  5. A client that does not read is closed by the limit of its class, and what is
+//     still in the queue counts.
+
+// pushQueue is what was pushed to a session and is not in its output yet.
+type pushQueue struct {
+	some atomic.Bool // there is something: to be asked without the lock
+
+	mu     sync.Mutex
+	buf    []byte
+	ticket engine.Ticket // that must be durable before any of it is sent
+	resp3  bool          // the client's protocol
+	told   bool          // the carrier was
+	shut   bool          // it was too much, and the client is being closed
+	move   func()        // what the carrier is told to do, made once
+}
+
+// keepPushed is how much memory a queue keeps for the next messages.
+const keepPushed = 4 << 10
+
+// push sends a message to the client, whose bytes are copied. It may be called
+// from any goroutine.
+func (s *session) push(msg []byte, ticket engine.Ticket) { s.pushForms(msg, msg, ticket) }
+
+// pushForms is push for a message that looks different in RESP2 and in RESP3. Where
+// there is no form for the client's protocol it gets nothing.
+func (s *session) pushForms(resp2, resp3 []byte, ticket engine.Ticket) {
+	q := &s.pushes
+	q.mu.Lock()
+	msg := resp2
+	if q.resp3 {
+		msg = resp3
+	}
+	if len(msg) == 0 || q.shut {
+		q.mu.Unlock()
+		return
+	}
+	q.buf = append(q.buf, msg...)
+	q.ticket = max(q.ticket, ticket)
+	if hard := s.outputLimit().Hard; hard > 0 && uint64(len(q.buf)) > hard {
+		// The carrier does not get around to the queue: the client's socket is full.
+		q.buf, q.shut = nil, true
+	}
+	shut, tell := q.shut, !q.told
+	q.told = true
+	q.some.Store(true)
+	if q.move == nil {
+		q.move = s.movePushed
+	}
+	q.mu.Unlock()
+	switch {
+	case shut:
+		s.srv.stats.outputLimit.Add(1)
+		s.srv.log.Warn("closing a client: it does not read its messages", "client", s.id)
+		go s.car.shut() // it may wait, and this may be the carrier
+	case tell:
+		s.car.post(q.move)
+	}
+}
+
+// movePushed moves the queue into the output. It runs on the carrier, which holds
+// mu.
+func (s *session) movePushed() {
+	q := &s.pushes
+	if s.muted {
+		q.mu.Lock()
+		q.told = false // it is moved when the session goes on
+		q.mu.Unlock()
+		return
+	}
+	q.mu.Lock()
+	buf, ticket := q.buf, q.ticket
+	q.ticket, q.told = 0, false
+	q.some.Store(false)
+	if cap(buf) <= keepPushed {
+		s.out.Buf = append(s.out.Buf, buf...)
+		q.buf, buf = buf[:0], nil
+	} else {
+		q.buf = nil
+	}
+	q.mu.Unlock()
+	s.out.Buf = append(s.out.Buf, buf...)
+	s.wait = max(s.wait, ticket)
+}
+
+// hear moves what was pushed, if there is anything.
+func (s *session) hear() {
+	if s.pushes.some.Load() {
+		s.movePushed()
+	}
+}
+
+// setProto changes the client's protocol. What was pushed before is in the old one.
+func (s *session) setProto(version int) {
+	s.hear()
+	s.out.Proto = version
+	s.pushes.mu.Lock()
+	s.pushes.resp3 = version == 3
+	s.pushes.mu.Unlock()
+}
+
+// echo has a client that listens to something hear at once of what its own command
+// has done, right behind the reply, as with Redis. Others hear of it when the turn
+// is committed.
+func (s *session) echo() {
+	if s.subs == nil && (s.tracker == nil || !s.tracker.on || s.tracker.bcast) {
+		return
+	}
+	s.work.batch.Tell(s.call.Guard)
+	s.hear()
+}
