@@ -183,7 +183,9 @@ func (g *generator) send(c *client) error {
 		}
 		k := g.keys.next()
 		c.out = r.appendTo(c.out, k, g.random)
-		c.waiting = append(c.waiting, sent{k, r.reads})
+		for range r.replies {
+			c.waiting = append(c.waiting, sent{k, r.reads})
+		}
 	}
 	c.since = time.Since(g.begin)
 	for rest := c.out; len(rest) > 0; {

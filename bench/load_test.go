@@ -87,8 +87,8 @@ func TestZipfSpreadsRanksOverAllKeys(t *testing.T) {
 
 func TestNextReply(t *testing.T) {
 	t.Parallel()
-	stream := "+OK\r\n$5\r\nhel\nl\r\n:42\r\n$-1\r\n$0\r\n\r\n-ERR no\r\n$12\r\n$3\r\nabc\r\n+OK\r\n"
-	want := []string{"+OK", "$hel\nl", ":42", "$(nil)", "$", "-ERR no", "$" + "$3\r\nabc\r\n+OK"}
+	stream := "+OK\r\n$5\r\nhel\nl\r\n:42\r\n$-1\r\n$0\r\n\r\n-ERR no\r\n$12\r\n$3\r\nabc\r\n+OK\r\n*2\r\n+OK\r\n*1\r\n$1\r\nx\r\n*-1\r\n*1\r\n-ERR\r\n"
+	want := []string{"+OK", "$hel\nl", ":42", "$(nil)", "$", "-ERR no", "$" + "$3\r\nabc\r\n+OK", "**2\r\n+OK\r\n*1\r\n$1\r\nx\r\n", "**-1\r\n", "-*1\r\n-ERR\r\n"}
 	// However the stream is cut, the same replies come out of it.
 	for cut := 1; cut <= len(stream); cut++ {
 		var got []string
@@ -116,7 +116,7 @@ func TestNextReply(t *testing.T) {
 			t.Fatalf("cut %d: %q and %q left, not %q", cut, got, pending, want)
 		}
 	}
-	for _, bad := range []string{"\r\n", "+OK\n", "$x\r\n", "$\r\n\r\n", "$2\r\nabc\r\n", "*1\r\n", "hello\r\n", "$99999999999\r\n"} {
+	for _, bad := range []string{"\r\n", "+OK\n", "$x\r\n", "$\r\n\r\n", "$2\r\nabc\r\n", "*x\r\n", "hello\r\n", "$99999999999\r\n"} {
 		if _, n, err := nextReply([]byte(bad)); err == nil {
 			t.Errorf("%q is a reply of %d bytes", bad, n)
 		}

@@ -5,12 +5,13 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"strconv"
 )
 
-// reply is one reply of RESP2 that is no array.
+// reply is one reply of RESP2.
 type reply struct {
-	kind byte   // + - : or $
-	body []byte // what stands behind the kind; of a bulk its bytes, nil for the null
+	kind byte   // + - : $ or *
+	body []byte // what stands behind the kind; of a bulk its bytes, nil for the null; of an array all of it
 }
 
 // nextReply takes the first reply off b and says how long it is, or 0 if it has
@@ -27,6 +28,8 @@ func nextReply(b []byte) (r reply, n int, err error) {
 	switch b[0] {
 	case '+', '-', ':':
 		return reply{b[0], line}, end + 1, nil
+	case '*':
+		return nextArray(b, end+1, string(line))
 	case '$':
 		if string(line) == "-1" {
 			return reply{'$', nil}, end + 1, nil
@@ -48,4 +51,25 @@ func nextReply(b []byte) (r reply, n int, err error) {
 		return reply{'$', b[end+1 : n-2]}, n, nil
 	}
 	return reply{}, 0, fmt.Errorf("unexpected reply %.40q", b)
+}
+
+// nextArray is nextReply for an array whose elements begin at an offset. An error
+// among them counts as one of the whole.
+func nextArray(b []byte, at int, count string) (r reply, n int, err error) {
+	elements, err := strconv.Atoi(count)
+	if err != nil {
+		return reply{}, 0, fmt.Errorf("malformed reply %.40q", b)
+	}
+	r.kind = '*'
+	for range elements {
+		e, n, err := nextReply(b[at:])
+		if err != nil || n == 0 {
+			return reply{}, 0, err
+		}
+		if at += n; e.kind == '-' {
+			r.kind = '-'
+		}
+	}
+	r.body = b[:at]
+	return r, at, nil
 }

@@ -51,12 +51,14 @@ func belongs(value []byte, key uint64) bool {
 	return len(value) == *size && binary.LittleEndian.Uint64(value) == mark(key)
 }
 
-// request is a command in its wire form, with the places of its key's number
-// and its value, -1 for none.
+// request is a command in its wire form, with the places of its keys' numbers and
+// of its values. It may be several commands that are sent as one, such as a
+// transaction.
 type request struct {
-	text       []byte
-	key, value int
-	reads      bool // the reply is the key's value
+	text         []byte
+	keys, values []int
+	reads        bool // the reply is the key's value
+	replies      int
 }
 
 // newRequest makes a request of a command's words.
@@ -68,25 +70,52 @@ func newRequest(words ...string) request {
 			args[i] = blank
 		}
 	}
-	r := request{text: respclient.AppendCommand(nil, args...), reads: words[0] == "GET"}
-	if r.key = bytes.Index(r.text, []byte(anyKey)); r.key >= 0 {
-		r.key += len("key:")
+	r := request{text: respclient.AppendCommand(nil, args...), reads: words[0] == "GET", replies: 1}
+	r.keys, r.values = places(r.text, anyKey), places(r.text, blank)
+	for i := range r.keys {
+		r.keys[i] += len("key:")
 	}
-	r.value = bytes.Index(r.text, []byte(blank))
 	return r
+}
+
+// together makes one request of several.
+func together(list ...request) (all request) {
+	for _, r := range list {
+		for _, k := range r.keys {
+			all.keys = append(all.keys, k+len(all.text))
+		}
+		for _, v := range r.values {
+			all.values = append(all.values, v+len(all.text))
+		}
+		all.text = append(all.text, r.text...)
+		all.replies += r.replies
+	}
+	return all
+}
+
+// places are the offsets of a word in a text.
+func places(text []byte, word string) (list []int) {
+	for at := 0; ; {
+		i := bytes.Index(text[at:], []byte(word))
+		if i < 0 {
+			return list
+		}
+		list = append(list, at+i)
+		at += i + len(word)
+	}
 }
 
 // appendTo appends the request for a key.
 func (r *request) appendTo(b []byte, key uint64, random *rand.PCG) []byte {
 	at := len(b)
 	b = append(b, r.text...)
-	if r.key >= 0 {
-		for i, n := at+r.key+11, key; n > 0; i, n = i-1, n/10 {
+	for _, k := range r.keys {
+		for i, n := at+k+11, key; n > 0; i, n = i-1, n/10 {
 			b[i] = byte('0' + n%10)
 		}
 	}
-	if r.value >= 0 {
-		fillValue(b[at+r.value:at+r.value+*size], key, random)
+	for _, v := range r.values {
+		fillValue(b[at+v:at+v+*size], key, random)
 	}
 	return b
 }
