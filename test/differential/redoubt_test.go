@@ -43,6 +43,18 @@ func TestModel(t *testing.T) {
 	})
 }
 
+// TestModelInMulti does the same inside transactions.
+func TestModelInMulti(t *testing.T) {
+	t.Parallel()
+	list := []target{modelTarget{}}
+	for i, o := range []testserver.Options{{Engine: "mem"}, {Engine: "mem", Pipes: true}, {Engine: "local"}, {Engine: "cold"}} {
+		s := redoubtTarget(t, o, false, 1+i*i*5)
+		s.multi = true
+		list = append(list, s)
+	}
+	each(t, 40, false, list)
+}
+
 // TestRedis compares Redoubt with a real Redis.
 func TestRedis(t *testing.T) {
 	testserver.Oracle(t)

@@ -88,6 +88,8 @@ type serverTarget struct {
 	burst int
 	// pieces has bursts sent in small pieces, cut anywhere.
 	pieces bool
+	// multi has each burst sent as a transaction.
+	multi bool
 }
 
 func (t *serverTarget) name() string { return t.label }
@@ -106,6 +108,21 @@ func (t *serverTarget) run(ops []op, proto int) ([]string, error) {
 	var pending []int
 	var out []byte
 	flush := func() error {
+		if t.multi && len(pending) > 0 {
+			list := make([]op, len(pending))
+			for at, i := range pending {
+				list[at] = ops[i]
+			}
+			got, err := t.inMulti(c, list)
+			if err != nil {
+				return err
+			}
+			for at, i := range pending {
+				replies[i] = tidy(ops[i], got[at])
+			}
+			pending, out = pending[:0], out[:0]
+			return nil
+		}
 		if err := t.send(c, out); err != nil {
 			return err
 		}
