@@ -3,7 +3,7 @@
 GO ?= go
 PKG := ./...
 
-.PHONY: help run build test race check fmt vet lint fuzz oracle crash bench bench-mem soak pgo tools idle
+.PHONY: help run build test race check fmt vet lint fuzz oracle crash bench bench-mem soak pgo tools idle clients
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
@@ -46,6 +46,9 @@ oracle: ## command scripts and random sequences against a real redis-server
 
 crash: ## many rounds of kill -9 and restart
 	REDOUBT_CRASH_ROUNDS=100 $(GO) test -count=1 -timeout 30m ./test/crash
+
+clients: ## programs with client libraries of Go, Python, Node, Java and Rust; needs those and package registries
+	REDOUBT_CLIENTS=1 $(GO) test -count=1 -timeout 60m -v -run 'TestClients' ./test/clients
 
 idle: ## what 10,000 idle connections cost
 	REDOUBT_IDLE=10000 $(GO) test -count=1 -run Idle -v ./server

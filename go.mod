@@ -3,14 +3,13 @@ module redoubt
 go 1.26.0
 
 require (
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/cockroachdb/pebble/v2 v2.1.7
 	github.com/prometheus/client_golang v1.25.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/tidwall/btree v1.8.2
 	golang.org/x/sys v0.49.0
 )
-
-require github.com/anishathalye/porcupine v1.3.1 // indirect
 
 require (
 	github.com/DataDog/zstd v1.5.7 // indirect

@@ -44,7 +44,7 @@ func makeProfile(out string) error {
 	}
 	profile := make(chan error, 1)
 	var raw []byte
-	const seconds = 25
+	const seconds = 60
 	go func() {
 		r, err := http.Get(fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", metrics, seconds))
 		if err == nil {
@@ -53,8 +53,12 @@ func makeProfile(out string) error {
 		}
 		profile <- err
 	}()
+	all := cases()
+	for _, c := range typeCases { // they share their keys: what one adds another one reads or takes
+		all = append(all, benchCase{c.name, 16, c.words(c.cmd, 0)})
+	}
 	for end := time.Now().Add(seconds * time.Second); time.Now().Before(end); {
-		for _, c := range cases() {
+		for _, c := range all {
 			if _, err := p.redisBenchmark(c); err != nil {
 				return err
 			}

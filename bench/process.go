@@ -267,14 +267,17 @@ func (p *process) info(section string) (map[string]string, error) {
 // their size, it uses less than a twentieth of a processor, and has nothing to
 // write back, if it is one that says so. It says how long that took, the while
 // included, and whether it came to rest at all.
-func (p *process) settle() (took time.Duration, rest bool, err error) {
+func (p *process) settle() (took time.Duration, rest bool, err error) { return p.settleFor(calm()) }
+
+// settleFor is settle with a while of its own.
+func (p *process) settleFor(calm time.Duration) (took time.Duration, rest bool, err error) {
 	const interval = time.Second
 	limit := 10 * time.Minute
 	if *quick {
 		limit = 15 * time.Second
 	}
 	begin, lastSize, lastCPU := time.Now(), -1, time.Duration(0)
-	for quiet := time.Duration(0); quiet < calm(); {
+	for quiet := time.Duration(0); quiet < calm; {
 		if time.Since(begin) > limit {
 			return time.Since(begin), false, nil
 		}

@@ -20,8 +20,9 @@ func key(n uint64) string { return fmt.Sprintf("key:%012d", n) }
 
 // Where these stand as arguments of newRequest, every request has its own.
 var (
-	anyKey   = key(0)
-	anyValue = "a value"
+	anyKey    = key(0)
+	anyValue  = "a value"
+	anyNumber = "012345678901" // a random one below the number of keys, each its own
 )
 
 const markSize = 8
@@ -57,6 +58,7 @@ func belongs(value []byte, key uint64) bool {
 type request struct {
 	text         []byte
 	keys, values []int
+	numbers      []int
 	reads        bool // the reply is the key's value
 	replies      int
 }
@@ -75,6 +77,7 @@ func newRequest(words ...string) request {
 	for i := range r.keys {
 		r.keys[i] += len("key:")
 	}
+	r.numbers = places(r.text, anyNumber)
 	return r
 }
 
@@ -86,6 +89,9 @@ func together(list ...request) (all request) {
 		}
 		for _, v := range r.values {
 			all.values = append(all.values, v+len(all.text))
+		}
+		for _, n := range r.numbers {
+			all.numbers = append(all.numbers, n+len(all.text))
 		}
 		all.text = append(all.text, r.text...)
 		all.replies += r.replies
@@ -111,6 +117,12 @@ func (r *request) appendTo(b []byte, key uint64, random *rand.PCG) []byte {
 	b = append(b, r.text...)
 	for _, k := range r.keys {
 		for i, n := at+k+11, key; n > 0; i, n = i-1, n/10 {
+			b[i] = byte('0' + n%10)
+		}
+	}
+	for _, place := range r.numbers {
+		n := below(random, uint64(*keys))
+		for i := at + place + len(anyNumber) - 1; i >= at+place; i, n = i-1, n/10 {
 			b[i] = byte('0' + n%10)
 		}
 	}

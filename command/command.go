@@ -161,7 +161,7 @@ var CategoryNames = []string{
 var groupCategory = map[Group]Category{
 	Bitmap: CatBitmap, Connection: CatConnection, Geo: CatGeo, Hash: CatHash, HyperLogLog: CatHyperLogLog,
 	List: CatList, Scripting: CatScripting, Set: CatSet, SortedSet: CatSortedSet, Stream: CatStream,
-	String: CatString, Transactions: CatTransaction, PubSub: CatPubSub, Generic: CatKeyspace,
+	String: CatString, Transactions: CatTransaction, Generic: CatKeyspace,
 }
 
 // AllCategories are the command's categories: by its group, by its flags, and
@@ -210,6 +210,8 @@ type Ctx struct {
 	Usage  Usage
 	// NoBlock: the command must answer now, as in a transaction.
 	NoBlock bool
+	// Script: the command is one of a script.
+	Script bool
 	// Receivers says how many clients a message to a channel would reach now.
 	Receivers func(channel []byte, shard bool) int
 	// Caller is who runs the command, for one that runs others: a script.

@@ -289,9 +289,11 @@ func WriteList(t *Table, args [][]byte, w *wire.Writer) error {
 		}
 	}
 	var names []string
-	for _, c := range t.all {
-		if keep(c) {
-			names = append(names, c.FullName)
+	for _, top := range t.list { // not of all: some were taken away by Rename
+		for _, c := range append([]*Command{top}, top.Subs...) {
+			if keep(c) {
+				names = append(names, c.FullName)
+			}
 		}
 	}
 	w.Array(len(names))

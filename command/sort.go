@@ -124,9 +124,9 @@ func runSort(c *Ctx, mayStore bool) error {
 	if err != nil {
 		return err
 	}
-	// A set has no order of its own. What is stored must not depend on how its
-	// members happen to lie.
-	if s.unsorted && s.stores && from.kind == keyspace.Set {
+	// A set has no order of its own. What is stored, or may be, must not depend on
+	// how its members happen to lie.
+	if s.unsorted && (s.stores || c.Script) && from.kind == keyspace.Set {
 		s.unsorted, s.alpha, s.by = false, true, nil
 	}
 	s.comparesWhole = s.stores

@@ -52,6 +52,9 @@ func parseRead(c *Ctx, grouped bool) (o readArgs, err error) {
 		more := len(args) - i - 1
 		switch arg := args[i]; {
 		case more > 0 && isWord(arg, "block"):
+			if c.Script {
+				return o, Error("ERR " + string(args[0]) + " command is not allowed with BLOCK option from scripts")
+			}
 			i++
 			if o.block, err = milliseconds(args[i], c.Tx.Now); err != nil {
 				return o, err

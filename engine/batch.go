@@ -12,29 +12,40 @@ import (
 // can be rolled back to a mark, which is how a command that fails, or that is
 // run again, leaves no trace.
 //
-// Approach: writes are appended to a log; a small open-addressing table maps a
-// row key to the newest entry of that key, and each entry remembers the one it
-// replaced, so a rollback pops the log and restores the table. Bytes live in
-// one arena, so that a batch in steady state allocates nothing. A range delete
+// Approach: each row that was noted has a head, in the order of the first notes,
+// and a small open-addressing table finds it by its key. Notes are appended to a
+// log; a head knows its newest note, and a note the one it replaced, so a rollback
+// pops the log and then the heads that have no note left. Bytes live in one arena,
+// so that a batch in steady state allocates nothing. A range delete
 // also deletes the noted rows inside it; hence the meaning of a batch is: all
-// range deletes first, then the newest entry of each key.
+// range deletes first, then the newest note of each row.
 //
 // A Batch belongs to one goroutine.
 type Batch struct {
 	arena    []byte
+	heads    []head
 	log      []entry
-	table    []int32 // index into log + 1; 0 is empty
+	table    []int32 // index into heads + 1; 0 is empty
 	ranges   []span
 	counters []addend
-	order    order
+	orders   []*order
+	spare    []*order // to be used again
 }
 
+// head is a row that was noted.
+type head struct {
+	hash     uint64
+	near     uint64 // see nearOf
+	key, end int    // its key is arena[key:end]
+	newest   int32  // index into log
+	under    int8   // whether the view has the row: 1, -1, or 0 if nobody has asked; see Txn.under
+}
+
+// entry is a note of a row.
 type entry struct {
-	hash           uint64
-	key, val, end  int // offsets into arena: key [key,val), value [val,end)
-	prev           int32
-	deleted, stale bool // stale: a newer entry of this key exists
-	under          int8 // whether the view has the row: 1, -1, or 0 if nobody has asked; see Txn.under
+	val, end  int   // the value is arena[val:end]
+	row, prev int32 // index into heads; the note that this one replaced, or -1
+	deleted   bool
 }
 
 type span struct{ lo, mid, hi int }
@@ -67,9 +78,8 @@ func (b *Batch) DeleteRange(lo, hi []byte) {
 	if bytes.Compare(lo, hi) >= 0 {
 		return
 	}
-	for i := range b.log {
-		e := &b.log[i]
-		if k := b.arena[e.key:e.val]; !e.stale && !e.deleted && inRange(k, lo, hi) {
+	for i := range b.heads {
+		if k := b.keyAt(int32(i)); !b.at(int32(i)).deleted && inRange(k, lo, hi) {
 			b.Delete(slices.Clone(k))
 		}
 	}
@@ -93,34 +103,40 @@ func (b *Batch) Add(key []byte, delta int64) {
 }
 
 func (b *Batch) note(key, head, tail []byte, deleted bool) {
-	if len(b.log)*2 >= len(b.table) {
+	if len(b.heads)*2 >= len(b.table) {
 		b.grow()
 	}
 	h := Hash(key)
-	slot, prev := b.find(h, key)
-	at := len(b.arena)
-	b.arena = append(b.arena, key...)
+	slot, row := b.find(h, key)
+	prev := int32(-1)
+	if row >= 0 {
+		prev = b.heads[row].newest
+	} else {
+		row = b.newHead(h, key)
+		b.table[slot] = row + 1
+	}
 	val := len(b.arena)
 	b.arena = append(append(b.arena, head...), tail...)
-	if prev >= 0 {
-		b.log[prev].stale = true
-	}
-	b.log = append(b.log, entry{hash: h, key: at, val: val, end: len(b.arena), prev: prev, deleted: deleted})
-	b.table[slot] = int32(len(b.log))
-	if b.order.live {
-		b.reorder(key, prev, int32(len(b.log)-1))
-	}
+	b.heads[row].newest = int32(len(b.log))
+	b.log = append(b.log, entry{val: val, end: len(b.arena), row: row, prev: prev, deleted: deleted})
 }
 
-// find returns the table slot for a key and the newest entry of it, or -1.
-func (b *Batch) find(h uint64, key []byte) (slot int, at int32) {
+func (b *Batch) newHead(hash uint64, key []byte) int32 {
+	at := len(b.arena)
+	b.arena = append(b.arena, key...)
+	b.heads = append(b.heads, head{hash: hash, near: nearOf(key), key: at, end: len(b.arena)})
+	return int32(len(b.heads) - 1)
+}
+
+// find returns the table slot for a key and the row of it, or -1.
+func (b *Batch) find(h uint64, key []byte) (slot int, row int32) {
 	mask := len(b.table) - 1
 	for slot = int(h) & mask; ; slot = (slot + 1) & mask {
 		i := b.table[slot] - 1
 		if i < 0 {
 			return slot, -1
 		}
-		if e := &b.log[i]; e.hash == h && bytes.Equal(b.arena[e.key:e.val], key) {
+		if e := &b.heads[i]; e.hash == h && bytes.Equal(b.arena[e.key:e.end], key) {
 			return slot, i
 		}
 	}
@@ -129,11 +145,8 @@ func (b *Batch) find(h uint64, key []byte) (slot int, at int32) {
 func (b *Batch) grow() {
 	b.table = make([]int32, max(64, 2*len(b.table)))
 	mask := len(b.table) - 1
-	for i := range b.log {
-		if b.log[i].stale {
-			continue
-		}
-		slot := int(b.log[i].hash) & mask
+	for i := range b.heads {
+		slot := int(b.heads[i].hash) & mask
 		for b.table[slot] != 0 {
 			slot = (slot + 1) & mask
 		}
@@ -144,9 +157,9 @@ func (b *Batch) grow() {
 // Get looks a row up among the noted writes. If known is false the batch says
 // nothing about the row. The value is valid until the next note or Reset.
 func (b *Batch) Get(key []byte) (value []byte, found, known bool) {
-	if len(b.log) > 0 {
+	if len(b.heads) > 0 {
 		if _, i := b.find(Hash(key), key); i >= 0 {
-			e := &b.log[i]
+			e := b.at(i)
 			return b.arena[e.val:e.end], !e.deleted, true
 		}
 	}
@@ -191,18 +204,16 @@ func (b *Batch) Rollback(m Mark) {
 	}
 	for i := len(b.log) - 1; i >= m.log; i-- {
 		e := &b.log[i]
-		slot, _ := b.find(e.hash, b.arena[e.key:e.val])
-		if b.order.live {
-			b.reorder(b.arena[e.key:e.val], int32(i), e.prev)
-		}
-		if e.prev >= 0 {
-			b.log[e.prev].stale = false
-			b.table[slot] = e.prev + 1
-		} else {
+		if h := &b.heads[e.row]; e.prev >= 0 {
+			h.newest = e.prev
+		} else { // rows come in the order of their first notes: it is the last one
+			slot, _ := b.find(h.hash, b.arena[h.key:h.end])
 			b.unlink(slot)
+			b.heads = b.heads[:e.row]
 		}
-		b.log = b.log[:i]
 	}
+	b.log = b.log[:m.log]
+	b.reorder()
 	b.arena, b.ranges, b.counters = b.arena[:m.arena], b.ranges[:m.ranges], b.counters[:m.counters]
 }
 
@@ -210,7 +221,7 @@ func (b *Batch) Rollback(m Mark) {
 func (b *Batch) unlink(slot int) {
 	mask := len(b.table) - 1
 	for next := (slot + 1) & mask; b.table[next] != 0; next = (next + 1) & mask {
-		home := int(b.log[b.table[next]-1].hash) & mask
+		home := int(b.heads[b.table[next]-1].hash) & mask
 		if (next-home)&mask >= (next-slot)&mask {
 			b.table[slot], slot = b.table[next], next
 		}
@@ -232,11 +243,11 @@ func (b *Batch) Reset() {
 		*b = Batch{}
 		return
 	}
-	if len(b.log) > 0 {
+	if len(b.heads) > 0 {
 		clear(b.table)
 	}
-	b.arena, b.log, b.ranges, b.counters = b.arena[:0], b.log[:0], b.ranges[:0], b.counters[:0]
-	b.order.drop()
+	b.arena, b.heads, b.log, b.ranges, b.counters = b.arena[:0], b.heads[:0], b.log[:0], b.ranges[:0], b.counters[:0]
+	b.dropOrders()
 }
 
 // Op is one change of a row. Its bytes are valid while the batch is unchanged.
@@ -257,19 +268,21 @@ func (b *Batch) Ranges() iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// Ops yields the newest change of each row, in no particular order.
+// Ops yields the newest change of each row, in the order of the first ones.
 func (b *Batch) Ops() iter.Seq[Op] {
 	return func(yield func(Op) bool) {
-		for i := range b.log {
-			if e := &b.log[i]; !e.stale && !yield(b.op(e)) {
+		for i := range b.heads {
+			if !yield(b.op(int32(i))) {
 				return
 			}
 		}
 	}
 }
 
-func (b *Batch) op(e *entry) Op {
-	return Op{Key: b.arena[e.key:e.val:e.val], Value: b.arena[e.val:e.end:e.end], Hash: e.hash, Delete: e.deleted}
+func (b *Batch) op(row int32) Op {
+	h := &b.heads[row]
+	e := &b.log[h.newest]
+	return Op{Key: b.arena[h.key:h.end:h.end], Value: b.arena[e.val:e.end:e.end], Hash: h.hash, Delete: e.deleted}
 }
 
 // Counters yields the counters and what is added to each; a key may come more
@@ -284,4 +297,6 @@ func (b *Batch) Counters() iter.Seq2[[]byte, int64] {
 	}
 }
 
-func (b *Batch) keyAt(i int32) []byte { e := &b.log[i]; return b.arena[e.key:e.val] }
+// keyAt is the key of a row, and at its newest note.
+func (b *Batch) keyAt(row int32) []byte { h := &b.heads[row]; return b.arena[h.key:h.end] }
+func (b *Batch) at(row int32) *entry    { return &b.log[b.heads[row].newest] }

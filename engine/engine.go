@@ -87,6 +87,17 @@ type Ranked interface {
 	Nth(lo, hi []byte, n int, b []byte) (key []byte, found, ok bool)
 }
 
+// Edged is what a View may offer besides: the first or the last row of a range
+// without an iterator. It says ok only if it knows; the caller then has another
+// way. lo is below hi, which is not nil.
+type Edged interface {
+	// Edge appends the key and the value of the first row with lo <= key < hi, or
+	// of the last one if reverse, to b, and says how long the key is. It says found
+	// if there is one. Like an iterator it shows either state of a row that a
+	// commit changes meanwhile.
+	Edge(lo, hi []byte, reverse bool, b []byte) (row []byte, key int, found, ok bool)
+}
+
 // Iterator walks rows. It starts before the first row.
 //
 //	it := r.Iter(lo, hi, false)

@@ -2,52 +2,128 @@ package engine
 
 import (
 	"bytes"
+	"encoding/binary"
 	"slices"
 	"sort"
 )
 
-// order is the key order of a batch's newest entries, as indices into its log: a
-// list of short sorted runs, so that an entry is put in or taken out at the cost of
-// moving a few hundred numbers, however large the batch is.
+// order is the key order of some rows of a batch, as indices into its heads: a
+// list of short sorted runs, so that a row is put in at the cost of moving a few
+// hundred numbers, however large the batch is.
 //
-// It is made when somebody first iterates, and kept up to date by the notes that
-// follow, so that each of many commands in a batch can walk over a range. When
-// nobody asks for it any more it is given up.
+// A batch has an order for each neighbourhood of keys in which somebody has
+// walked: those with the same near, or all keys. Nothing is done for orders when a
+// row is noted; whoever asks for one has it take in the rows that are new since,
+// so that each of many commands in a batch can walk over a range, and rows that
+// nobody walks over cost nothing.
 type order struct {
+	near  uint64
+	all   bool // near does not count
+	seen  int  // the rows below this index are in, if they belong here
 	runs  [][]int32
 	n     int
-	live  bool
-	moves int       // changes with every change of the places of entries
-	idle  int       // changes since it was last asked for
+	moves int       // changes with every change of the places of rows
 	spare [][]int32 // runs to be used again
+	gap   gap
+	tally tally
 }
 
-// runMax is how long a run may be.
-const runMax = 256
+const (
+	// runMax is how long a run may be.
+	runMax = 256
+	// maxOrders is how many orders a batch keeps.
+	maxOrders = 64
+	// nearFrom and nearTo are the bytes of a key that near is made of. The rows of
+	// one kind of a large value have them in common; see keyspace/FORMAT.md. (The
+	// first byte is left out so that the number has room for the others.)
+	nearFrom = 1
+	nearTo   = nearFrom + 8
+)
 
-// place is where an entry is.
+// place is where a row is.
 type place struct{ run, at int }
 
-// ordered returns the order, up to date.
-func (b *Batch) ordered() *order {
-	o := &b.order
-	o.idle = 0
-	if o.live {
-		return o
+// nearOf is the neighbourhood of a key.
+func nearOf(key []byte) uint64 {
+	if len(key) < nearTo {
+		return 0
 	}
-	o.drop()
-	all := make([]int32, 0, len(b.log))
-	for i := range b.log {
-		if !b.log[i].stale {
+	return binary.BigEndian.Uint64(key[nearFrom:nearTo])
+}
+
+// neighbours returns the order that the rows of a range belong to. It may have
+// others besides, and need not be up to date.
+func (b *Batch) neighbours(lo, hi []byte) *order {
+	near, all := uint64(0), true
+	if len(lo) >= nearTo && len(hi) >= nearTo && string(lo[:nearTo]) == string(hi[:nearTo]) {
+		near, all = nearOf(lo), false
+	}
+	for _, o := range b.orders {
+		if o.near == near && o.all == all {
+			return o
+		}
+	}
+	if len(b.orders) >= maxOrders {
+		b.dropOrders()
+	}
+	var o *order
+	if n := len(b.spare); n > 0 {
+		o, b.spare = b.spare[n-1], b.spare[:n-1]
+	} else {
+		o = new(order)
+	}
+	o.near, o.all = near, all
+	b.orders = append(b.orders, o)
+	return o
+}
+
+// ordered is neighbours, up to date.
+func (b *Batch) ordered(lo, hi []byte) *order {
+	o := b.neighbours(lo, hi)
+	if o.seen < len(b.heads) {
+		b.takeIn(o)
+	}
+	return o
+}
+
+// takeIn puts the rows into an order that have come since it was last asked for.
+func (b *Batch) takeIn(o *order) {
+	if o.seen == 0 {
+		b.build(o)
+		return
+	}
+	for i := o.seen; i < len(b.heads); i++ {
+		if o.all || b.heads[i].near == o.near {
+			o.insert(b.seek(o, b.keyAt(int32(i))), int32(i))
+		}
+	}
+	o.seen = len(b.heads)
+}
+
+// build makes an order of all rows.
+func (b *Batch) build(o *order) {
+	first := o.newRun()
+	all := first
+	for i := range b.heads {
+		if o.all || b.heads[i].near == o.near {
 			all = append(all, int32(i))
 		}
 	}
-	slices.SortFunc(all, func(x, y int32) int { return bytes.Compare(b.keyAt(x), b.keyAt(y)) })
-	o.n, o.live = len(all), true
-	for run := range slices.Chunk(all, runMax/2) {
-		o.runs = append(o.runs, append(o.newRun(), run...))
+	o.seen, o.n = len(b.heads), len(all)
+	o.moves++
+	if len(all) > 1 {
+		slices.SortFunc(all, func(x, y int32) int { return bytes.Compare(b.keyAt(x), b.keyAt(y)) })
 	}
-	return o
+	switch {
+	case len(all) == 0:
+		o.spare = append(o.spare, first)
+	case len(all) <= runMax:
+		o.runs = append(o.runs, all)
+	default:
+		for run := range slices.Chunk(all, runMax/2) {
+			o.runs = append(o.runs, append(o.newRun(), run...))
+		}
+	}
 }
 
 func (o *order) newRun() []int32 {
@@ -56,50 +132,74 @@ func (o *order) newRun() []int32 {
 		o.spare = o.spare[:n-1]
 		return run[:0]
 	}
-	return make([]int32, 0, runMax+1)
+	return make([]int32, 0, 16)
 }
 
-// drop gives the order up.
-func (o *order) drop() {
-	const keep = 256
+// empty makes an order have no rows.
+func (o *order) empty() {
+	const keep = 16
 	if room := keep - len(o.spare); room > 0 {
 		o.spare = append(o.spare, o.runs[:min(room, len(o.runs))]...)
 	}
 	clear(o.runs)
-	o.runs, o.n, o.live = o.runs[:0], 0, false
+	o.runs, o.n, o.seen = o.runs[:0], 0, 0
 	o.moves++
+	o.gap.known, o.tally.known = false, false
 }
 
-// seek returns the place of the first entry whose key is not below a key.
-func (b *Batch) seek(key []byte) place {
-	runs := b.order.runs
-	r := sort.Search(len(runs), func(i int) bool {
-		run := runs[i]
-		return bytes.Compare(b.keyAt(run[len(run)-1]), key) >= 0
-	})
+// dropOrders gives all orders up.
+func (b *Batch) dropOrders() {
+	for _, o := range b.orders {
+		o.empty()
+		b.spare = append(b.spare, o)
+	}
+	clear(b.orders)
+	b.orders = b.orders[:0]
+}
+
+// reorder is called after a rollback: orders that have rows in them which are gone
+// are made anew when they are asked for, and what depends on notes that are gone is
+// forgotten.
+func (b *Batch) reorder() {
+	for _, o := range b.orders {
+		if o.seen > len(b.heads) {
+			o.empty()
+		}
+		if o.gap.seen > len(b.log) {
+			o.gap.known = false
+		}
+		if o.tally.seen > len(b.log) {
+			o.tally.known = false
+		}
+	}
+}
+
+// seek returns the place of the first row whose key is not below a key.
+func (b *Batch) seek(o *order, key []byte) place {
+	runs := o.runs
+	r := 0
+	if len(runs) > 1 {
+		r = sort.Search(len(runs), func(i int) bool {
+			run := runs[i]
+			return bytes.Compare(b.keyAt(run[len(run)-1]), key) >= 0
+		})
+	}
 	if r == len(runs) {
 		return place{r, 0}
 	}
-	at, _ := slices.BinarySearchFunc(runs[r], key, func(i int32, key []byte) int { return bytes.Compare(b.keyAt(i), key) })
+	run := runs[r]
+	at, n := 0, len(run)
+	for at < n {
+		if mid := int(uint(at+n) >> 1); bytes.Compare(b.keyAt(run[mid]), key) < 0 {
+			at = mid + 1
+		} else {
+			n = mid
+		}
+	}
+	if at == len(run) { // only if it is the last one
+		return place{r + 1, 0}
+	}
 	return place{r, at}
-}
-
-// reorder replaces the entry of a key by another one; -1 stands for none.
-func (b *Batch) reorder(key []byte, from, to int32) {
-	o := &b.order
-	if o.idle++; o.idle > 64+o.n/4 {
-		o.drop()
-		return
-	}
-	p := b.seek(key)
-	switch {
-	case from >= 0 && to >= 0:
-		o.runs[p.run][p.at] = to
-	case to >= 0:
-		o.insert(p, to)
-	default:
-		o.remove(p)
-	}
 }
 
 func (o *order) insert(p place, i int32) {
@@ -122,35 +222,31 @@ func (o *order) insert(p place, i int32) {
 	o.runs[p.run] = run
 }
 
-func (o *order) remove(p place) {
-	o.moves++
-	o.n--
-	run := slices.Delete(o.runs[p.run], p.at, p.at+1)
-	o.runs[p.run] = run
-	if len(run) == 0 {
-		o.spare = append(o.spare, run)
-		o.runs = slices.Delete(o.runs, p.run, p.run+1)
-	}
-}
-
-// cursor walks over the entries of a range. It stays right when entries come and
-// go meanwhile: it then looks for its place again.
+// cursor walks over the rows of a range. It stays right when rows come
+// meanwhile: it then looks for its place again.
 type cursor struct {
 	b       *Batch
+	o       *order
 	lo, hi  []byte
 	reverse bool
 	last    []byte // the key that was given out last; nil at the beginning
 	next    place
 	moves   int
+	near    uint64 // of o
+	all     bool
 }
 
 func (b *Batch) cursor(lo, hi []byte, reverse bool) cursor {
-	return cursor{b: b, lo: lo, hi: hi, reverse: reverse, moves: -1}
+	o := b.ordered(lo, hi)
+	return cursor{b: b, o: o, lo: lo, hi: hi, reverse: reverse, moves: o.moves - 1, near: o.near, all: o.all}
 }
 
-// find makes next the place of the entry that comes next.
+// find makes next the place of the row that comes next.
 func (c *cursor) find() {
-	o := c.b.ordered()
+	if c.o.seen == 0 || c.o.near != c.near || c.o.all != c.all { // it was given up
+		c.o = c.b.ordered(c.lo, c.hi)
+	}
+	o := c.o
 	c.moves = o.moves
 	if c.reverse {
 		end := c.hi
@@ -159,16 +255,16 @@ func (c *cursor) find() {
 		}
 		c.next = place{len(o.runs), 0}
 		if end != nil {
-			c.next = c.b.seek(end)
+			c.next = c.b.seek(o, end)
 		}
 		c.back()
 		return
 	}
 	if c.last == nil {
-		c.next = c.b.seek(c.lo)
+		c.next = c.b.seek(o, c.lo)
 		return
 	}
-	if c.next = c.b.seek(c.last); c.next.run < len(o.runs) && bytes.Equal(c.b.keyAt(o.runs[c.next.run][c.next.at]), c.last) {
+	if c.next = c.b.seek(o, c.last); c.next.run < len(o.runs) && bytes.Equal(c.b.keyAt(o.runs[c.next.run][c.next.at]), c.last) {
 		c.next.at++
 	}
 }
@@ -180,16 +276,16 @@ func (c *cursor) back() {
 		return
 	}
 	if c.next.run--; c.next.run >= 0 {
-		c.next.at = len(c.b.order.runs[c.next.run]) - 1
+		c.next.at = len(c.o.runs[c.next.run]) - 1
 	}
 }
 
-// peek returns the entry that comes next, or -1.
+// peek returns the row that comes next, or -1.
 func (c *cursor) peek() int32 {
-	o := &c.b.order
-	if !o.live || c.moves != o.moves {
+	if c.moves != c.o.moves {
 		c.find()
 	}
+	o := c.o
 	if !c.reverse && c.next.run < len(o.runs) && c.next.at == len(o.runs[c.next.run]) {
 		c.next = place{c.next.run + 1, 0}
 	}
@@ -204,7 +300,7 @@ func (c *cursor) peek() int32 {
 	return i
 }
 
-// take steps over the entry that peek returned.
+// take steps over the row that peek returned.
 func (c *cursor) take(i int32) {
 	c.last = c.b.keyAt(i)
 	if c.reverse {

@@ -41,7 +41,7 @@ func (t *Txn) skip(own *cursor, lo, hi []byte) (_, _ []byte) {
 		return lo, hi
 	}
 	c, n := *own, 0
-	for i := c.peek(); i >= 0 && t.Batch.log[i].deleted; i = c.peek() {
+	for i := c.peek(); i >= 0 && t.Batch.at(i).deleted; i = c.peek() {
 		c.take(i)
 		n++
 	}
@@ -53,7 +53,7 @@ func (t *Txn) skip(own *cursor, lo, hi []byte) (_, _ []byte) {
 	there := 0
 	for c = *own; n > 0; n-- {
 		i := c.peek()
-		found, err := t.under(&t.Batch.log[i])
+		found, err := t.under(i)
 		if err != nil {
 			return lo, hi // whoever walks will be told
 		}
@@ -78,20 +78,21 @@ func (t *Txn) skip(own *cursor, lo, hi []byte) (_, _ []byte) {
 	return to, hi
 }
 
-// under says whether the view has the row of an entry. It asks once for each: the
+// under says whether the view has a row of the batch. It asks once for each: the
 // rows that a batch writes are latched.
-func (t *Txn) under(e *entry) (bool, error) {
-	if e.under == 0 {
+func (t *Txn) under(row int32) (bool, error) {
+	h := &t.Batch.heads[row]
+	if h.under == 0 {
 		var buf [64]byte
-		_, found, err := t.View.Get(t.Batch.arena[e.key:e.val], buf[:0])
+		_, found, err := t.View.Get(t.Batch.arena[h.key:h.end], buf[:0])
 		if err != nil {
 			return false, err
 		}
-		if e.under = -1; found {
-			e.under = 1
+		if h.under = -1; found {
+			h.under = 1
 		}
 	}
-	return e.under > 0, nil
+	return h.under > 0, nil
 }
 
 // fewDeleted is how many deleted rows are walked over rather than counted.
@@ -106,14 +107,15 @@ func (t *Txn) Count(lo, hi []byte) (n int, ok bool) {
 	if n, ok = ranked.Count(lo, hi); !ok || t.Batch.Len() == 0 {
 		return n, ok
 	}
-	var buf [64]byte
-	own, seen := t.Batch.cursor(lo, hi, false), 0
+	if put, deleted := t.Batch.tally(lo, hi); put+deleted == 0 {
+		return n, true
+	} else if put+deleted > maxCounted {
+		return 0, false
+	}
+	own := t.Batch.cursor(lo, hi, false)
 	for i := own.peek(); i >= 0; i = own.peek() {
-		if seen++; seen > maxCounted {
-			return 0, false
-		}
-		_, found, err := t.View.Get(t.Batch.keyAt(i), buf[:0])
-		switch deleted := t.Batch.log[i].deleted; {
+		found, err := t.under(i)
+		switch deleted := t.Batch.at(i).deleted; {
 		case err != nil:
 			return 0, false
 		case found && deleted:
@@ -137,7 +139,7 @@ func (t *Txn) Nth(lo, hi []byte, n int, b []byte) (key []byte, found, ok bool) {
 		return b, false, false
 	}
 	if t.Batch.Len() > 0 {
-		if own := t.Batch.cursor(lo, hi, false); own.peek() >= 0 {
+		if put, deleted := t.Batch.tally(lo, hi); put+deleted > 0 {
 			return b, false, false
 		}
 	}
@@ -152,14 +154,10 @@ func (t *Txn) Any(lo, hi []byte, intn func(int) int, b []byte) (key []byte, foun
 	if !ok || len(t.Batch.ranges) > 0 {
 		return b, false, false
 	}
-	deleted := 0
+	put, deleted := 0, 0
 	if t.Batch.Len() > 0 {
-		own := t.Batch.cursor(lo, hi, false)
-		for i := own.peek(); i >= 0; i = own.peek() {
-			if deleted++; deleted > maxDeleted || !t.Batch.log[i].deleted {
-				return b, false, false
-			}
-			own.take(i)
+		if put, deleted = t.Batch.tally(lo, hi); put > 0 || deleted > maxDeleted {
+			return b, false, false
 		}
 	}
 	rows, ok := ranked.Count(lo, hi)
@@ -226,7 +224,7 @@ func (m *merged) Next() bool {
 		if c == 0 {
 			m.have = m.advance()
 		}
-		m.cur = m.batch.op(&m.batch.log[own])
+		m.cur = m.batch.op(own)
 		m.own.take(own)
 		if !m.cur.Delete {
 			return true

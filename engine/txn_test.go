@@ -46,6 +46,14 @@ func (v rankedView) Nth(lo, hi []byte, n int, b []byte) ([]byte, bool, bool) {
 	return append(b, keys[n]...), true, true
 }
 
+func (v rankedView) Edge(lo, hi []byte, reverse bool, b []byte) ([]byte, int, bool, bool) {
+	keys := v.Iter(lo, hi, reverse).(*sliceIter).keys
+	if len(keys) == 0 {
+		return b, 0, false, true
+	}
+	return append(append(b, keys[0]...), v.rows[keys[0]]...), len(keys[0]), true, true
+}
+
 func (v sliceView) Commit(*Batch) (Ticket, error) { return 0, errors.ErrUnsupported }
 func (v sliceView) Close()                        {}
 
@@ -118,6 +126,22 @@ func checkTxn(t *testing.T, txn *Txn, w *world, lo, hi []byte) {
 			}
 			if want := w.walk(lo, hi, reverse); !slices.Equal(got, want) {
 				t.Fatalf("Iter(%q, %q, %v)\n got %q\nwant %q", lo, hi, reverse, got, want)
+			}
+		}
+	}
+	if hi != nil {
+		for _, reverse := range []bool{false, true} {
+			want := ""
+			if rows := w.walk(lo, hi, reverse); len(rows) > 0 {
+				want = rows[0]
+			}
+			got, key, found, err := txn.Edge(lo, hi, reverse, []byte("x"))
+			row := ""
+			if found {
+				row = string(got[1:1+key]) + "=" + string(got[1+key:])
+			}
+			if row != want || found != (want != "") || got[0] != 'x' || err != nil {
+				t.Fatalf("Edge(%q, %q, %v) = %q %v %v, want %q", lo, hi, reverse, row, found, err, want)
 			}
 		}
 	}

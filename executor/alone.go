@@ -21,7 +21,12 @@ func (x *Executor) RunAlone(c *Call) engine.Ticket {
 	if c.Cmd.Flags&command.OneState != 0 {
 		return b.runFrozen(c)
 	}
-	if !b.Run(c) {
+	done := b.Run(c)
+	for !done && c.Yielded {
+		b.Commit() // gives all latches back
+		done = b.Run(c)
+	}
+	if !done {
 		b.Commit()
 		if (c.Heavy || c.Whole) && !c.writes() {
 			return b.runFrozen(c)

@@ -171,6 +171,9 @@ type Call struct {
 	// Whole: Run said false because the command reads keys that it did not name. It
 	// is then run on a state of its own, or alone if it writes.
 	Whole bool
+	// Yielded: Run said false because somebody else needs the whole keyspace.
+	// RunAlone runs it again.
+	Yielded bool
 	// Selected is the database that EXEC's commands left selected.
 	Selected int
 	// Streamed: a part of the reply went to Sink. If it then failed, the rest
@@ -259,7 +262,7 @@ func (b *Batch) begin() (bool, error) {
 	}
 	switch {
 	case b.alone:
-		b.x.whole.Lock()
+		b.x.lockWhole()
 	case b.worker:
 		b.x.whole.RLock()
 	case !b.x.whole.TryRLock():
@@ -293,7 +296,7 @@ func (b *Batch) unlock() {
 // false, and has done nothing, when the command is for a worker: the caller
 // commits the batch and then hands the call to Executor.RunAlone elsewhere.
 func (b *Batch) Run(c *Call) bool {
-	c.Failed, c.Blocked, c.Heavy, c.Whole, c.Streamed = false, false, false, false, false
+	c.Failed, c.Blocked, c.Heavy, c.Whole, c.Streamed, c.Yielded = false, false, false, false, false, false
 	b.guard = c.Guard
 	if !b.worker {
 		c.Cold = false
@@ -351,6 +354,9 @@ func (b *Batch) Run(c *Call) bool {
 		case unseen:
 			c.Whole = true
 			return false
+		case yielded:
+			c.Yielded = true
+			return false
 		case cold:
 			b.x.Stats.Cold.Add(1)
 			c.Cold = true
@@ -368,6 +374,7 @@ const (
 	unlatched                // it must be run again with the latch of its key
 	tooHeavy                 // it is for a worker
 	unseen                   // and needs one state of all keys
+	yielded                  // it gave way
 	cold                     // or needs rows from disk
 )
 
@@ -418,6 +425,8 @@ func (b *Batch) attempt(c *Call, write bool) verdict {
 			return tooHeavy
 		case errors.Is(err, keyspace.ErrWhole):
 			return unseen
+		case errors.Is(err, keyspace.ErrYield):
+			return yielded
 		case !b.worker && errors.Is(err, engine.ErrCold):
 			return cold
 		case waits:
@@ -429,6 +438,8 @@ func (b *Batch) attempt(c *Call, write bool) verdict {
 			return blocks
 		}
 		b.fail(c, err)
+	} else if len(c.Reply.Buf) > start && c.Reply.Buf[start] == '-' {
+		c.Failed = true // a script's own error, which undoes nothing
 	}
 	b.used(c, write)
 	if len(b.fx.Messages) > messages {
@@ -705,6 +716,11 @@ func (b *Batch) commit() {
 		b.spoil(fmt.Errorf("commit: %w", err))
 	} else {
 		b.x.space.Publish(&b.fx)
+		for _, w := range b.served {
+			if w.Serving != nil {
+				w.Serving()
+			}
+		}
 		b.effects(t)
 	}
 	if t != 0 {
@@ -728,7 +744,7 @@ func (b *Batch) commit() {
 	}
 	b.rows.Reset()
 	b.fx.Reset()
-	b.told = 0
+	b.told, b.tx.By = 0, 0
 	clear(b.replies)
 	b.replies = b.replies[:0]
 	b.args, b.call = nil, nil // they may point into a large buffer

@@ -73,6 +73,7 @@ func (b *Batch) do(cmd *command.Command, args [][]byte, w *wire.Writer) (err err
 	b.nested++
 	ctx := b.context(b.nested, cmd, args, w)
 	ctx.NoBlock, ctx.Sink = true, nil
+	ctx.Script = b.ctxs[b.nested-1].Cmd.Group == command.Scripting
 	err = cmd.Run(ctx)
 	b.nested--
 	t.DB, t.Writable, t.Latched, t.Worker = db, writable, latched, worker

@@ -39,6 +39,10 @@ type Waiter struct {
 	seq   uint64 // its place in the order of arrival
 	nodes []*list.Element
 
+	// Serving, if set, is called when it was served, before anybody hears of what it
+	// did and before done, with locks held: it must not wait.
+	Serving func()
+
 	// Set when it is over: what the reply waits for, and whether it is an error.
 	Ticket engine.Ticket
 	Failed bool

@@ -30,6 +30,9 @@ type Space struct {
 	// Effects.Touched.
 	Observers atomic.Int64
 
+	// Scripts is how many scripts run that may take long, and Wanted how many
+	// executions wait for the whole keyspace: see executor/whole.go.
+	Scripts, Wanted atomic.Int64
 	// OnLibraries, if set, is told of libraries that were changed, after the commit
 	// and while the whole keyspace is latched.
 	OnLibraries func([]LibraryChange)

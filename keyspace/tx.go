@@ -19,6 +19,9 @@ var (
 	ErrHeavy = errors.New("execution needs a worker")
 	// ErrWhole: an execution came to read keys that its command did not name.
 	ErrWhole = errors.New("execution needs one state of all keys")
+	// ErrYield: an execution that takes long gives way to one that needs the whole
+	// keyspace.
+	ErrYield = errors.New("execution gives way")
 )
 
 // Tx is one execution's view of the keys: an engine's transaction plus the
@@ -509,12 +512,16 @@ func (t *Tx) Note(class Class, event string, key []byte) {
 // touch notes that a key was changed. One command often notes several events of
 // a key.
 func (t *Tx) touch(key []byte, expired bool) {
+	by := t.By
+	if expired {
+		by = 0
+	}
 	if n := len(t.FX.Touched); n > 0 {
-		if last := &t.FX.Touched[n-1]; last.DB == t.DB && last.By == t.By && last.Expired == expired && bytes.Equal(last.Key, key) {
+		if last := &t.FX.Touched[n-1]; last.DB == t.DB && last.By == by && last.Expired == expired && bytes.Equal(last.Key, key) {
 			return
 		}
 	}
-	t.FX.Touched = append(t.FX.Touched, Touch{t.DB, append([]byte{}, key...), expired, t.By})
+	t.FX.Touched = append(t.FX.Touched, Touch{t.DB, append([]byte{}, key...), expired, by})
 }
 
 // touchAll notes that any key of a database may have been changed.

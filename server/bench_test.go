@@ -21,10 +21,10 @@ func (still) post(func()) {}
 func (still) interest()   {}
 func (still) shut()       {}
 
-func quietServer(tb testing.TB) (*Server, *turn) {
+func quietServer(tb testing.TB, args ...string) (*Server, *turn) {
 	tb.Helper()
 	cfg := config.New()
-	if err := cfg.Set("port", "0"); err != nil {
+	if err := cfg.Args(append([]string{"--port", "0", "--bind", "127.0.0.1"}, args...)); err != nil {
 		tb.Fatal(err)
 	}
 	srv, err := New(Options{Config: cfg, Engine: mem.New()})

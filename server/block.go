@@ -33,6 +33,7 @@ func (s *session) waiter(c *executor.Call, block *command.Block, proto int, quie
 	w.waiter = s.srv.exec.NewWaiter(call, &own, proto, func(*executor.Waiter) {
 		s.car.post(func() { s.unblocked(w) })
 	})
+	w.waiter.Serving = s.mute
 	if block.Timeout > 0 {
 		w.until = since.Add(time.Duration(block.Timeout) * time.Millisecond)
 	}
@@ -61,8 +62,8 @@ func (s *session) blockFrom(c *executor.Call, block *command.Block, proto int, q
 	w := s.waiter(c, block, proto, quiet, since)
 	s.blocked = w // whoever closes the session finds it
 	s.car.post(func() {
-		s.deferred, s.muted = nil, false
-		s.hear()
+		s.deferred = nil
+		s.unmute()
 		s.block(w)
 	})
 	return w.waiter
@@ -87,6 +88,7 @@ func (s *session) unblocked(w *blocked) {
 		s.out.Buf = append(s.out.Buf, w.waiter.Reply()...)
 		s.wait = max(s.wait, w.waiter.Ticket)
 	}
+	s.unmute()
 	s.readDone(w.cmd, w.args)
 	s.lastUsed = s.work.now
 	s.resume()

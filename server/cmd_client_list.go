@@ -14,8 +14,8 @@ import (
 // CLIENT LIST and CLIENT KILL look at other sessions. They run on a worker, and
 // hold the mu of one session at a time.
 
-// clientTypes are the types that clients may be asked for by. There are only
-// normal ones here: no replication, and nobody subscribes yet.
+// clientTypes are the types that clients may be asked for by. There is no
+// replication here, so they are normal, or pubsub while they have subscriptions.
 var clientTypes = []string{"normal", "slave", "replica", "pubsub", "master"}
 
 func clientType(arg []byte) (string, error) {
@@ -26,6 +26,13 @@ func clientType(arg []byte) (string, error) {
 	return name, nil
 }
 
+func (s *session) clientType() string {
+	if s.subscribed.Load() {
+		return "pubsub"
+	}
+	return "normal"
+}
+
 func clientList(c *localCall) error {
 	sessions := c.srv.clients.list
 	switch {
@@ -34,8 +41,8 @@ func clientList(c *localCall) error {
 		if err != nil {
 			return err
 		}
-		if t != "normal" {
-			sessions = func() []*session { return nil }
+		sessions = func() []*session {
+			return slices.DeleteFunc(c.srv.clients.list(), func(s *session) bool { return s.clientType() != t })
 		}
 	case len(c.args) > 3 && c.is(2, "id"):
 		var some []*session
@@ -132,10 +139,11 @@ func (c *localCall) killFilter() (f killFilter, err error) {
 	return f, nil
 }
 
-// fits compares with what never changes in a session, so it needs no lock.
+// fits compares with what never changes in a session, or may be read at any time, so
+// it needs no lock.
 func (f *killFilter) fits(s *session, now time.Time) bool {
 	return (f.addr == nil || *f.addr == s.addr) && (f.laddr == nil || *f.laddr == s.laddr) &&
-		(f.typ == nil || *f.typ == "normal") && (f.id == 0 || f.id == s.id) && now.Sub(s.created) >= f.age
+		(f.typ == nil || *f.typ == s.clientType()) && (f.id == 0 || f.id == s.id) && now.Sub(s.created) >= f.age
 }
 
 // clientKill closes the others before it answers, and itself behind the answer.

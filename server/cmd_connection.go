@@ -23,7 +23,6 @@ func localCommands() []*local {
 		commandCommands(),
 		infoCommands(),
 		debugCommands(),
-		functionCommands(),
 		memoryCommands(),
 		migrateCommands(),
 		saveCommands(),

@@ -5,6 +5,10 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"redoubt/config"
+	"redoubt/engine/mem"
+	"redoubt/server"
 )
 
 // CONFIG SET port moves the listener. A port that cannot be had is refused, and
@@ -48,6 +52,50 @@ func TestChangingThePort(t *testing.T) {
 			t.Errorf("a connection from before: %s", got)
 		}
 	})
+}
+
+// Addresses that begin with "-" may be missing; one that is in use may not.
+func TestOptionalAddresses(t *testing.T) {
+	t.Parallel()
+	f := start(t, false, "--bind", "-192.0.2.77", "127.0.0.1", "-127.0.0.2")
+	c := f.dial()
+	if got := c.do("CONFIG", "GET", "bind"); !strings.Contains(got, `"-192.0.2.77 127.0.0.1 -127.0.0.2"`) {
+		t.Error(got)
+	}
+	if got := c.do("CONFIG", "SET", "bind", "127.0.0.1 -::*"); got != "OK" {
+		t.Error(got)
+	}
+	if got := c.do("CONFIG", "SET", "bind", "127.0.0.1 192.0.2.77"); !strings.Contains(got, "Failed to bind to specified addresses.") {
+		t.Errorf("an address that is not ours: %s", got)
+	}
+	taken, port := takePort(t)
+	defer taken.Close()
+	if got := c.do("CONFIG", "SET", "bind", "-127.0.0.1", "port", port); !strings.Contains(got, "Failed to bind") && !strings.Contains(got, "Unable to listen") {
+		t.Errorf("an address in use: %s", got)
+	}
+	if got := c.do("CONFIG", "GET", "bind"); !strings.Contains(got, `"127.0.0.1 -::*"`) {
+		t.Error(got)
+	}
+	f.addr = f.Addr().String()
+	if got := f.dial().do("PING"); got != "PONG" {
+		t.Error(got)
+	}
+}
+
+// A server that would listen nowhere does not start.
+func TestNowhereToListen(t *testing.T) {
+	t.Parallel()
+	for _, bind := range []string{"", "-192.0.2.77"} {
+		cfg := config.New()
+		if err := cfg.Args([]string{"--port", "0", "--bind", bind}); err != nil {
+			t.Fatal(err)
+		}
+		srv, err := server.New(server.Options{Config: cfg, Engine: mem.New()})
+		if err == nil {
+			srv.Shutdown(t.Context())
+			t.Errorf("bind %q: it starts", bind)
+		}
+	}
 }
 
 func takePort(t *testing.T) (ln net.Listener, port string) {

@@ -72,7 +72,7 @@ func (srv *Server) openStore(ctx, background context.Context) error {
 	if err != nil {
 		return fmt.Errorf("open the store: %w", err)
 	}
-	space, err := keyspace.Open(eng, srv.databases)
+	space, err := srv.openSpace(eng)
 	l := &srv.load
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -16,8 +16,9 @@ import (
 //
 // Invariants:
 //  1. Messages reach the client in the order in which they were pushed.
-//  2. They enter the output between two replies, never inside one, and not while a
-//     worker runs the client's command: what that publishes comes behind its reply.
+//  2. They enter the output between two replies, never inside one. While somebody
+//     else than the carrier runs the client's command the queue is muted, so what the
+//     command publishes comes behind its reply.
 //  3. A message that was pushed before a command came stands before its reply: the
 //     queue is moved before commands are run. So who has the reply of PUBLISH knows
 //     that no subscriber hears anything of a later moment first, as with Redis.
@@ -34,6 +35,7 @@ type pushQueue struct {
 	ticket engine.Ticket // that must be durable before any of it is sent
 	resp3  bool          // the client's protocol
 	told   bool          // the carrier was
+	muted  bool          // nothing is moved: see mute
 	shut   bool          // it was too much, and the client is being closed
 	move   func()        // what the carrier is told to do, made once
 }
@@ -85,15 +87,14 @@ func (s *session) pushForms(resp2, resp3 []byte, ticket engine.Ticket) {
 // mu.
 func (s *session) movePushed() {
 	q := &s.pushes
-	if s.muted {
-		q.mu.Lock()
-		q.told = false // it is moved when the session goes on
-		q.mu.Unlock()
-		return
-	}
 	q.mu.Lock()
+	q.told = false
+	if q.muted {
+		q.mu.Unlock()
+		return // it is moved when the session goes on
+	}
 	buf, ticket := q.buf, q.ticket
-	q.ticket, q.told = 0, false
+	q.ticket = 0
 	q.some.Store(false)
 	if cap(buf) <= keepPushed {
 		s.out.Buf = append(s.out.Buf, buf...)
@@ -111,6 +112,22 @@ func (s *session) hear() {
 	if s.pushes.some.Load() {
 		s.movePushed()
 	}
+}
+
+// mute keeps what is pushed in the queue, until unmute. It may be called from any
+// goroutine.
+func (s *session) mute() {
+	s.pushes.mu.Lock()
+	s.pushes.muted = true
+	s.pushes.mu.Unlock()
+}
+
+// unmute moves what was pushed since mute. It runs on the carrier, which holds mu.
+func (s *session) unmute() {
+	s.pushes.mu.Lock()
+	s.pushes.muted = false
+	s.pushes.mu.Unlock()
+	s.hear()
 }
 
 // setProto changes the client's protocol. What was pushed before is in the old one.

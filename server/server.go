@@ -17,7 +17,7 @@ import (
 	"redoubt/config"
 	"redoubt/engine"
 	"redoubt/executor"
-	"redoubt/keyspace"
+	"redoubt/script"
 )
 
 // Options make a Server.
@@ -71,6 +71,7 @@ type Server struct {
 	aclFile string // where users are saved; "": nowhere
 
 	pubsub   pubsub
+	scripts  *script.Engine
 	tracking tracking
 
 	monitorMu   sync.RWMutex
@@ -128,6 +129,7 @@ func New(o Options) (*Server, error) {
 	}
 	srv.tls.handshake = cmp.Or(o.HandshakeTime, handshakeTime)
 	srv.pubsub.init()
+	srv.newScripts()
 	srv.tracking.init(srv)
 	srv.load.active.Store(true)
 	srv.load.ended = make(chan struct{})
@@ -137,7 +139,7 @@ func New(o Options) (*Server, error) {
 		}
 	}
 	if o.Engine != nil {
-		space, err := keyspace.Open(o.Engine, srv.databases)
+		space, err := srv.openSpace(o.Engine)
 		if err != nil {
 			return nil, err
 		}
@@ -171,10 +173,14 @@ func New(o Options) (*Server, error) {
 func (srv *Server) buildTable() {
 	srv.locals = make(map[*command.Command]*local)
 	var own []*command.Command
-	for _, l := range localCommands() {
+	if srv.scripts == nil {
+		srv.newScripts()
+	}
+	for _, l := range append(localCommands(), srv.scriptCommands()...) {
 		own = append(own, srv.addLocal(l))
 	}
-	srv.table = command.NewTable(append(command.All(), own)...)
+	srv.table = command.NewTable(append(command.All(), srv.scripts.Commands(), own)...)
+	srv.scripts.SetTable(srv.table)
 }
 
 func (srv *Server) addLocal(l *local) *command.Command {
@@ -248,6 +254,7 @@ func (srv *Server) shutdown(ctx context.Context) error {
 	case <-finished:
 	case <-ctx.Done():
 		srv.log.Warn("shutting down although commands are still running")
+		srv.scripts.KillAll()
 	}
 	deadline, ok := ctx.Deadline()
 	if !ok {

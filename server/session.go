@@ -11,6 +11,7 @@ import (
 	"redoubt/engine"
 	"redoubt/executor"
 	"redoubt/keyspace"
+	"redoubt/script"
 	"redoubt/wire"
 )
 
@@ -73,7 +74,6 @@ type session struct {
 
 	// Messages: see push.go, subscription.go and tracking.go.
 	pushes     pushQueue
-	muted      bool           // they wait for the reply of the command that a worker runs
 	subs       *subscriptions // nil without any
 	subscribed atomic.Bool    // there are some
 	tracker    *tracker       // while keys are tracked for it
@@ -94,7 +94,8 @@ type session struct {
 	outPeak   int       // largest output of late
 	softSince time.Time // since when the output is above its soft limit
 
-	scratch wire.Writer // where replies go that the client does not want
+	scripted *script.Record // what its scripts ran
+	scratch  wire.Writer    // where replies go that the client does not want
 	// The call under way, here so that it need not be allocated.
 	call      executor.Call
 	localCall localCall
@@ -444,6 +445,9 @@ func foreign(name []byte) bool {
 // finished records a command that was run.
 func (s *session) finished(cmd *command.Command, args [][]byte, took time.Duration, failed bool, w *wire.Writer) {
 	s.ran(cmd, args, took, failed)
+	if s.scripted != nil && s.recordScripts() {
+		failed = false
+	}
 	if s.denials != nil {
 		s.noteDenials(args)
 	}
@@ -510,7 +514,8 @@ type deferred struct {
 // arguments are copied: the buffer they point into is used again.
 func (s *session) defer_(cmd *command.Command, args [][]byte, run func(*wire.Writer)) {
 	d := &deferred{cmd: cmd, args: copyArgs(args), reply: wire.Writer{Proto: s.out.Proto}}
-	s.waiting, s.deferred, s.denials, s.muted = true, d, nil, true
+	s.waiting, s.deferred, s.denials = true, d, nil
+	s.mute()
 	s.car.interest()
 	quiet := s.replies == replyOff || s.replies == replySkip
 	if !quiet {
@@ -560,7 +565,7 @@ func (s *session) defer_(cmd *command.Command, args [][]byte, run func(*wire.Wri
 				s.out.Buf = append(s.out.Buf, d.reply.Buf...)
 				s.wait = max(s.wait, ticket)
 			}
-			s.muted = false
+			s.unmute()
 			s.readDone(nil, nil)
 			s.deferred = nil
 			if d.after != nil {

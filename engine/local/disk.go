@@ -70,6 +70,7 @@ type diskFS struct {
 	fail    func(op, path string, err error) // records the failure, which freezes
 	closing chan struct{}
 	overlay *vfs.MemFS
+	hurry   hurriers
 
 	tableErr atomic.Pointer[error] // the last table could not be written; nil after one could
 
@@ -82,6 +83,9 @@ func newDiskFS(fs vfs.FS, dir string, frozen func() bool, fail func(op, path str
 		FS: fs, dir: dir, frozen: frozen, fail: fail,
 		closing: make(chan struct{}), overlay: vfs.NewMem(),
 	}
+	d.hurry.read = readCached
+	// Other file systems are not the system's, and their files no real ones.
+	d.hurry.never.Store(!canHurry || fs != vfs.Default)
 	return d, d.overlay.MkdirAll(dir, 0o755)
 }
 
@@ -194,7 +198,11 @@ func (d *diskFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	if d.inOverlay(name) {
 		return d.overlay.Open(name, opts...)
 	}
-	return d.FS.Open(name, opts...)
+	f, err := d.FS.Open(name, opts...)
+	if err == nil && kindOf(d.PathBase(name)) == tableFile {
+		f = &readFile{File: f, h: &d.hurry}
+	}
+	return f, err
 }
 
 func (d *diskFS) Stat(name string) (vfs.FileInfo, error) {

@@ -20,9 +20,11 @@
 //	read.go        views, snapshots, iterators over memory and store
 //	writeback.go   rounds, checkpoints
 //	keeper.go      eviction, refill, the budget
+//	names.go       the filter of the keys that the store has
 //	record.go      a commit as a journal record
 //	store.go       Pebble: what is read, how a round gets there
 //	disk.go        what happens when the disk under Pebble fails
+//	hurry.go       reads that a loop makes, if they need not wait
 //	format.go      the file REDOUBT, foreign and newer directories
 //	checkpoint.go  a copy of the store that can be opened
 //	inspect*.go    a store that is not running, as the tools read it; check.go checks its files
@@ -94,9 +96,11 @@ type Engine struct {
 	settledBytes atomic.Int64  // of them, what the store has
 
 	commits, refusals, waits, waitNanos        atomic.Int64
-	coldReads, hits                            atomic.Int64
+	coldReads, quickReads, hits                atomic.Int64
 	rounds, roundNanos, roundRows, roundBytes  atomic.Int64
 	roundErrors, filled, fillNanos, evictNanos atomic.Int64
+	rowsMoved                                  atomic.Int64
+	compacted                                  time.Time // by the keeper
 	replayed, replayedBytes, replayNanos       int64
 	stats                                      statsCache
 }
@@ -136,7 +140,7 @@ func Open(o Options) (*Engine, error) {
 		}
 		return nil, errors.Join(err, lock.Close())
 	}
-	for _, task := range []func(){e.writebackLoop, e.keeperLoop, e.clearLoop} {
+	for _, task := range []func(){e.writebackLoop, e.keeperLoop, e.clearLoop, e.namesLoop} {
 		e.tasks.Add(1)
 		go func() { defer e.tasks.Done(); task() }()
 	}
@@ -190,6 +194,10 @@ func (e *Engine) recover(o Options, dir string) error {
 	e.checkpoint.Store(seq)
 	e.checkpointAt.Store(time.Now().UnixNano())
 	e.set = resident.New(o.Unit, empty)
+	e.set.LimitNames(divide(o.Memory).names)
+	if empty {
+		e.set.NamesReady(e.set.BeginNames())
+	}
 	start := time.Now()
 	var batch engine.Batch
 	e.journal, err = journal.Open(journal.Options{
@@ -311,6 +319,9 @@ func (e *Engine) SetMemory(memory int64) {
 	b := divide(memory)
 	e.rowLimit.Store(b.rows)
 	e.dirtyLimit.Store(b.dirty)
+	if e.set != nil {
+		e.set.LimitNames(b.names)
+	}
 }
 
 // Begin implements engine.Engine.
@@ -319,7 +330,7 @@ func (e *Engine) Begin(wait bool) (engine.View, error) {
 		return nil, err
 	}
 	v := e.views.Get().(*view)
-	v.wait = wait
+	v.wait, v.quick = wait, quickReads
 	return v, nil
 }
 
@@ -370,7 +381,7 @@ func (e *Engine) Close() error {
 	e.tasks.Wait()
 	e.round.Lock() // a checkpoint may be under way
 	defer e.round.Unlock()
-	err := errors.Join(e.journal.Close(), e.store.db.Close(), e.lock.Close(), e.Err())
+	err := errors.Join(e.journal.Close(), e.store.walkers.turn(true, true), e.store.db.Close(), e.lock.Close(), e.Err())
 	e.set.Close()
 	if err != nil {
 		return fmt.Errorf("closing the store in %s: %w", e.dir, err)

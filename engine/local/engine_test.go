@@ -78,6 +78,14 @@ func restless(t testing.TB, e *Engine, on bool) *Engine {
 				return
 			}
 			e.set.Evict(1 << 40)
+			if i%8 == 0 {
+				if err := e.readNames(); err != nil && !e.closed.Load() {
+					t.Errorf("names: %v", err)
+					return
+				}
+				e.set.FreeNames()
+				e.set.Compact(1 << 20)
+			}
 			if i%4 == 0 {
 				for next := 1; next != 0 && !e.closed.Load(); {
 					next = e.fillNext(next)

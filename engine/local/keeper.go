@@ -38,6 +38,9 @@ func (e *Engine) keeperLoop() {
 		case <-timer.C:
 		}
 		e.evict()
+		if err := e.store.walkers.turn(false, false); err != nil {
+			e.log.Error("ending a walk over the store failed", "dir", e.dir, "err", err)
+		}
 		pause := fillPause
 		// A slice at a time, and half of the time: clients come first.
 		start := time.Now()
@@ -62,11 +65,30 @@ func (e *Engine) evict() {
 	if e.set.Evict(want) < want {
 		kick(e.writeback) // the rest is dirty
 	}
-	if e.set.Mapped() > limit+limit/16 {
-		e.set.Trim()
-	}
+	e.compact(limit)
 	e.evictNanos.Add(time.Since(start).Nanoseconds())
 }
+
+// compact has the rows take no more from the system than a little above their limit, if
+// that can be done.
+func (e *Engine) compact(limit int64) {
+	most := limit + limit/16
+	if e.set.Mapped() <= most {
+		return
+	}
+	if e.set.Trim(); e.set.Mapped() <= most || time.Since(e.compacted) < compactPause {
+		return
+	}
+	e.rowsMoved.Add(int64(e.set.Compact(limit / compactShare)))
+	e.set.Trim()
+	e.compacted = time.Now()
+}
+
+// A compaction moves at most this share of the rows, and the next comes after a pause.
+const (
+	compactShare = 8
+	compactPause = time.Second
+)
 
 // fillable says whether there is room for rows that nobody asked for.
 func (e *Engine) fillable() bool {

@@ -72,6 +72,7 @@ func (o *Options) defaults() {
 type budget struct {
 	rows  int64 // the resident set; the hand of the clock keeps it below
 	dirty int64 // of it, rows that the store does not have
+	names int64 // of it, the most that the filter of the store's keys may take
 	cache int64 // Pebble's block cache
 }
 
@@ -83,5 +84,6 @@ func divide(memory int64) budget {
 	process := min(max(memory/16*3, min(memory/2, 40<<20), 4<<20), 768<<20)
 	b.rows = max(memory-b.cache-process, memory/4, 64<<10)
 	b.dirty = b.rows / 4
+	b.names = b.rows / 8
 	return b
 }

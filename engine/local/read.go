@@ -19,7 +19,15 @@ type view struct {
 	value  []byte // room for a value
 	room   resident.Room
 	hits   int64
+	quick  int // how many cold rows it may read in a hurry still
 }
+
+// A view that may not wait reads so many cold rows itself if the system has them in
+// memory; what needs more is too much for a loop. A walk counts as some.
+const (
+	quickReads = 64
+	walkReads  = 4
+)
 
 func (v *view) Close() {
 	if cap(v.value) > keepRecord {
@@ -48,9 +56,30 @@ func (v *view) Get(key, dst []byte) ([]byte, bool, error) {
 		v.hits++
 		return value, state == resident.Found, nil
 	case !v.wait:
-		return dst, false, engine.ErrCold
+		return v.hasten(key, hash, dst, token)
 	}
 	return e.fetch(key, hash, dst, token)
+}
+
+// hasten is fetch without waiting.
+func (v *view) hasten(key []byte, hash uint64, dst []byte, token uint64) ([]byte, bool, error) {
+	h := &v.e.disk.hurry
+	if v.quick <= 0 {
+		return dst, false, engine.ErrCold
+	}
+	place, ok := h.enter()
+	if !ok {
+		return dst, false, engine.ErrCold
+	}
+	v.quick--
+	value, found, err := v.e.fetch(key, hash, dst, token)
+	waits := errors.Is(err, errWouldWait)
+	h.leave(place, waits)
+	if waits {
+		return dst, false, engine.ErrCold
+	}
+	v.e.quickReads.Add(1)
+	return value, found, err
 }
 
 // fetch reads a cold row and brings it in.
@@ -93,8 +122,11 @@ func (v *view) GetMany(keys [][]byte, visit func(i int, value []byte, found bool
 func (v *view) Prefetch(keys [][]byte) (cold int) {
 	e := v.e
 	if !v.wait {
-		return e.set.Prefetch(keys, &v.room)
+		if cold = e.set.Prefetch(keys, &v.room); cold == 0 {
+			return 0
+		}
 	}
+	cold = 0
 	for _, key := range keys {
 		hash := engine.Hash(key)
 		if e.set.Known(key, hash) {
@@ -103,9 +135,11 @@ func (v *view) Prefetch(keys [][]byte) (cold int) {
 		// An error is met again by whoever reads the row.
 		if value, _, err := v.Get(key, v.value[:0]); err == nil {
 			v.value = value
+		} else if err == engine.ErrCold {
+			cold++
 		}
 	}
-	return 0
+	return cold
 }
 
 // Iter implements engine.Reader.
@@ -119,7 +153,12 @@ func (v *view) Iter(lo, hi []byte, reverse bool) engine.Iterator {
 		return &iterator{}
 	}
 	it := e.iterator(lo, hi, reverse)
-	e.set.OpenRange(&it.rows, it.lo, it.hi, reverse, v.wait, it.freeze)
+	if it.hurried = !v.wait; it.hurried && v.quick > 0 {
+		v.quick -= walkReads
+		e.set.OpenRange(&it.rows, it.lo, it.hi, reverse, !e.disk.hurry.never.Load(), it.freeze)
+	} else {
+		e.set.OpenRange(&it.rows, it.lo, it.hi, reverse, v.wait, it.freeze)
+	}
 	return it
 }
 
@@ -128,17 +167,16 @@ func (e *Engine) iterator(lo, hi []byte, reverse bool) *iterator {
 	it, _ := e.iterators.Get().(*iterator)
 	if it == nil {
 		it = &iterator{e: e}
-		it.freeze = it.openSnapshot
+		it.freeze = it.openWalker
 	}
 	it.lo, it.hi, it.reverse, it.open = append(it.lo[:0], lo...), append(it.hi[:0], hi...), reverse, true
 	return it
 }
 
-// openSnapshot opens one of the store for this iterator.
-func (i *iterator) openSnapshot() uint64 {
+// openWalker opens the store as it is now.
+func (i *iterator) openWalker() uint64 {
 	base := i.e.checkpoint.Load()
-	i.own = i.e.store.db.NewSnapshot()
-	i.from = i.own
+	i.own, i.err = i.e.store.walker(i.lo, i.hi)
 	return base
 }
 
@@ -148,6 +186,11 @@ func (v *view) Count(lo, hi []byte) (n int, ok bool) { return v.e.set.Count(lo, 
 // Nth implements engine.Ranked.
 func (v *view) Nth(lo, hi []byte, n int, b []byte) (key []byte, found, ok bool) {
 	return v.e.set.Nth(lo, hi, n, b)
+}
+
+// Edge implements engine.Edged.
+func (v *view) Edge(lo, hi []byte, reverse bool, b []byte) (row []byte, key int, found, ok bool) {
+	return v.e.set.Edge(lo, hi, reverse, b)
 }
 
 // bound keeps a range off the engine's own rows.
@@ -165,11 +208,12 @@ type iterator struct {
 	open    bool
 	lo, hi  []byte
 	rows    resident.Range
-	freeze  func() uint64 // openSnapshot, made once
-	from    lsm.Reader    // the store at the time of the opening
-	own     *lsm.Snapshot // from, if it is this iterator's
+	freeze  func() uint64 // openWalker, made once
+	from    lsm.Reader    // the snapshot that is walked, or
+	own     walker        // the store at the time of the opening
 	store   *lsm.Iterator // nil while all rows are in memory
 	reverse bool
+	hurried bool // it must not wait for the disk
 	err     error
 
 	haveRow, haveStore bool
@@ -193,8 +237,21 @@ func (i *iterator) nextRow() {
 		} else if at := resident.PartKey(i.rows.From + 1); i.reverse && at != nil && bytes.Compare(at, hi) < 0 {
 			hi = at
 		}
-		if i.store, i.err = i.e.store.iter(i.from, lo, hi); i.err == nil {
-			i.moveStore(true)
+		if i.openStore(lo, hi); i.err == nil {
+			i.stepStore(true)
+		}
+	}
+}
+
+// openStore has the walk go on in the store as well, between two keys.
+func (i *iterator) openStore(lo, hi []byte) {
+	switch {
+	case i.err != nil:
+	case i.own.Iterator == nil:
+		i.store, i.err = i.e.store.iter(i.from, lo, hi)
+	default:
+		if i.store = i.own.Iterator; string(lo) != string(i.lo) || string(hi) != string(i.hi) {
+			i.own.bound(lo, hi)
 		}
 	}
 }
@@ -205,7 +262,7 @@ func (i *iterator) Next() bool {
 		return false
 	}
 	if i.fromStore {
-		i.moveStore(false)
+		i.stepStore(false)
 	} else {
 		i.nextRow()
 	}
@@ -220,7 +277,7 @@ func (i *iterator) Next() bool {
 			return i.valid
 		}
 		if order == both {
-			i.moveStore(false)
+			i.stepStore(false)
 		}
 		if _, _, deleted := i.rows.Row(); !deleted {
 			i.valid = true
@@ -258,6 +315,26 @@ func (i *iterator) order() int {
 		return rowFirst
 	}
 	return storeFirst
+}
+
+// stepStore is moveStore that does not wait if it must not.
+func (i *iterator) stepStore(first bool) {
+	if !i.hurried || i.store == nil {
+		i.moveStore(first)
+		return
+	}
+	h := &i.e.disk.hurry
+	place, ok := h.enter()
+	if !ok {
+		i.haveStore, i.err = false, engine.ErrCold
+		return
+	}
+	i.moveStore(first)
+	waits := errors.Is(i.err, errWouldWait)
+	h.leave(place, waits)
+	if waits {
+		i.err = engine.ErrCold
+	}
 }
 
 // moveStore moves to the next row of the store that no pending deletion covers.
@@ -308,18 +385,16 @@ func (i *iterator) Value() []byte {
 
 func (i *iterator) Close() error {
 	i.valid = false
-	if i.store != nil {
-		if err := i.store.Close(); i.err == nil {
-			i.err = err
-		}
-		i.store = nil
+	var closed error
+	if i.own.Iterator != nil {
+		closed = i.e.store.release(i.own)
+	} else if i.store != nil {
+		closed = i.store.Close()
 	}
-	if i.own != nil {
-		if err := i.own.Close(); i.err == nil {
-			i.err = err
-		}
-		i.own = nil
+	if i.err == nil {
+		i.err = closed
 	}
+	i.store, i.own = nil, walker{}
 	err := i.err
 	if err != nil && !errors.Is(err, engine.ErrClosed) && !errors.Is(err, engine.ErrCold) {
 		err = storeError("reading the store", err)

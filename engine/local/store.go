@@ -34,6 +34,8 @@ type store struct {
 
 	tableBytes uint64 // the size at which a round begins another table
 
+	walkers walkers
+
 	builds           atomic.Int64 // number of the next table that is built
 	backgroundErrors atomic.Int64
 	corruptions      atomic.Int64
@@ -325,7 +327,11 @@ func (b *builder) finish() error {
 	if err := b.s.fs.frozenErr(); err != nil {
 		return err
 	}
-	if err := b.s.db.Ingest(context.Background(), b.paths); err != nil {
+	err := b.s.walkers.turn(true, false)
+	if err == nil {
+		err = b.s.db.Ingest(context.Background(), b.paths)
+	}
+	if err = errors.Join(err, b.s.walkers.turn(true, false)); err != nil {
 		return fmt.Errorf("handing tables to the store: %w", err)
 	}
 	return b.s.fs.frozenErr()

@@ -31,6 +31,11 @@ func (t *eventTarget) run(ops []op, proto int) ([]string, error) {
 		return nil, err
 	}
 	defer events.Close()
+	fences, err := respclient.Dial(t.addr) // the other one may be in a transaction
+	if err != nil {
+		return nil, err
+	}
+	defer fences.Close()
 	for _, args := range [][]string{{"FLUSHALL"}, {"CONFIG", "SET", "notify-keyspace-events", "KEAnm"}} {
 		if v, err := c.Do(args...); err != nil || v.Str != "OK" {
 			return nil, fmt.Errorf("%s: %v, %w", args[0], v, err)
@@ -58,7 +63,7 @@ func (t *eventTarget) run(ops []op, proto int) ([]string, error) {
 			}
 			failed = v.IsError()
 		}
-		list, err := t.eventsOf(c, events, i)
+		list, err := t.eventsOf(fences, events, i)
 		if err != nil {
 			return nil, fmt.Errorf("events of %s: %w", show(o), err)
 		}

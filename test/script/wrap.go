@@ -25,7 +25,7 @@ func (r *run) wrapped(c *respclient.Client, words []string) ([]string, func() (r
 	switch {
 	case slices.Contains(r.Cases, "multi") && !slices.Contains(unwrapped, name) && !r.queueing[r.conn]:
 		return []string{"MULTI"}, func() (respclient.Value, error) { return inMulti(c, words) }
-	case slices.Contains(r.Cases, "eval") && r.scriptable(name) && !r.queueing[r.conn]:
+	case slices.Contains(r.Cases, "eval") && r.scriptable(name) && !r.queueing[r.conn] && !blocks(words):
 		script := []string{"EVAL", "return redis.pcall(unpack(ARGV))", "0"}
 		return append(script, words...), c.Read
 	}
@@ -36,6 +36,12 @@ func (r *run) wrapped(c *respclient.Client, words []string) ([]string, func() (r
 		delete(r.queueing, r.conn)
 	}
 	return words, c.Read
+}
+
+// blocks says that a script is refused this form of a command.
+func blocks(words []string) bool {
+	return strings.HasPrefix(strings.ToLower(words[0]), "xread") &&
+		slices.ContainsFunc(words, func(w string) bool { return strings.EqualFold(w, "block") })
 }
 
 // inMulti goes on behind MULTI.

@@ -142,3 +142,11 @@ func (p *packed) at(n int64, b []byte) ([]byte, bool) {
 		off = next
 	}
 }
+
+func (p *packed) edge(s Span, reverse bool, b []byte) (_ []byte, found bool) {
+	p.walk(s, reverse, func(elem []byte) bool {
+		b, found = append(b, elem...), true
+		return false
+	})
+	return b, found
+}

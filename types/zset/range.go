@@ -193,11 +193,18 @@ func (z *ZSet) take(s Span, reverse bool, most int64, visit func(member []byte, 
 	defer func() { z.rows.atFront = false }()
 	for taken < most && z.tx.Err() == nil {
 		page, ends := z.page[:0], z.ends[:0]
-		z.form.walk(s, reverse, func(elem []byte) bool {
-			page = append(page, elem...)
-			ends = append(ends, len(page))
-			return len(ends) < takePage && taken+int64(len(ends)) < most
-		})
+		if taken+1 == most {
+			var found bool
+			if page, found = z.form.edge(s, reverse, page); found {
+				ends = append(ends, len(page))
+			}
+		} else {
+			z.form.walk(s, reverse, func(elem []byte) bool {
+				page = append(page, elem...)
+				ends = append(ends, len(page))
+				return len(ends) < takePage && taken+int64(len(ends)) < most
+			})
+		}
 		z.page, z.ends = page, ends
 		at := 0
 		for _, end := range ends {

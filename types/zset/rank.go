@@ -114,30 +114,22 @@ func (r *rows) decodeRank(level byte, v []byte) (count int64, segments uint32) {
 	return 0, 0
 }
 
-// eachRank visits the rank rows of a level with boundaries from one place up to,
-// not including, another; nil stands for the beginning and the end.
-func (r *rows) eachRank(level byte, from, to []byte, reverse bool, visit func(boundary []byte, count int64, segments uint32) bool) {
+// rankRange makes from and to the keys of the rank rows of a level with boundaries
+// from one place up to, not including, another; nil stands for the beginning and
+// the end.
+func (r *rows) rankRange(level byte, from, to []byte) {
 	k := &r.rank
 	k.from = append(append(keyspace.AppendRowKey(k.from[:0], r.m.Ref, keyspace.RankRow), level), from...)
 	if to == nil {
 		level++
 	}
 	k.to = append(append(keyspace.AppendRowKey(k.to[:0], r.m.Ref, keyspace.RankRow), level), to...)
-	r.visitRanks(reverse, visit)
 }
 
-// floorRank visits the last rank row of a level whose boundary is not behind an
-// element: the run that holds it.
-func (r *rows) floorRank(level byte, elem []byte, visit func(boundary []byte, count int64, segments uint32) bool) {
-	k := &r.rank
-	k.from = append(keyspace.AppendRowKey(k.from[:0], r.m.Ref, keyspace.RankRow), level)
-	k.to = append(append(append(keyspace.AppendRowKey(k.to[:0], r.m.Ref, keyspace.RankRow), level), elem...), 0)
-	r.visitRanks(true, visit)
-}
-
-// visitRanks visits the rows between the keys in from and to.
-func (r *rows) visitRanks(reverse bool, visit func(boundary []byte, count int64, segments uint32) bool) {
-	tx, level := r.m.Tx, r.rank.from[keyspace.RowKeyHead]
+// eachRank visits the rank rows of such a range.
+func (r *rows) eachRank(level byte, from, to []byte, reverse bool, visit func(boundary []byte, count int64, segments uint32) bool) {
+	r.rankRange(level, from, to)
+	tx := r.m.Tx
 	it := tx.IterRows(r.rank.from, r.rank.to, reverse)
 	defer tx.CloseRows(it)
 	for it.Next() {
@@ -148,14 +140,24 @@ func (r *rows) visitRanks(reverse bool, visit func(boundary []byte, count int64,
 	}
 }
 
-// load makes the first row of a range the run, if there is one.
+// load makes the first row of a range the run, or the last one if reverse, if there
+// is one.
 func (r *rows) load(u *run, level byte, from, to []byte, reverse bool) bool {
+	r.rankRange(level, from, to)
+	return r.loadEdge(u, level, reverse)
+}
+
+// loadEdge makes the first row between the keys in from and to the run.
+func (r *rows) loadEdge(u *run, level byte, reverse bool) bool {
 	u.known = false
-	r.eachRank(level, from, to, reverse, func(boundary []byte, count int64, segments uint32) bool {
-		u.is(boundary, count, segments)
-		return false
-	})
-	return u.known
+	held := r.m.Tx.Held()
+	key, value, found := r.m.Tx.EdgeRow(r.rank.from, r.rank.to, reverse)
+	if found {
+		count, segments := r.decodeRank(level, value)
+		u.is(key[keyspace.RowKeyHead+1:], count, segments)
+		r.m.Tx.Release(held)
+	}
+	return found
 }
 
 // is makes the run the one of a row.
@@ -168,27 +170,30 @@ func (u *run) is(boundary []byte, count int64, segments uint32) {
 // locate makes the run of an element the one in use; before it leaves another one it
 // writes that. It says whether it was in use before.
 func (r *rows) locate(u *run, level byte, elem []byte) (same, found bool) {
-	visit := func(boundary []byte, count int64, segments uint32) bool {
-		if found, same = true, u.known && bytes.Equal(boundary, u.lo); same {
-			u.uses++
-		} else {
-			r.next.is(boundary, count, segments)
-		}
-		return false
-	}
+	next := &r.next
 	if r.atFront { // the first element is in the first run
-		if v, ok := r.m.Tx.GetRow(r.rankKey(level, nil)); ok {
+		held := r.m.Tx.Held()
+		v, ok := r.m.Tx.GetRow(r.rankKey(level, nil))
+		if found = ok; found {
 			count, segments := r.decodeRank(level, v)
-			visit(nil, count, segments)
+			next.is(nil, count, segments)
 		}
-	} else {
-		r.floorRank(level, elem, visit)
+		r.m.Tx.Release(held)
+	} else { // the last one whose boundary is not behind the element
+		r.rankRange(level, nil, elem)
+		r.rank.to = append(r.rank.to, 0)
+		found = r.loadEdge(next, level, true)
 	}
-	if found && !same {
-		r.flushRun(u, level)
-		*u, r.next = r.next, *u
+	if !found {
+		return false, false
 	}
-	return same, found
+	if u.known && bytes.Equal(next.lo, u.lo) {
+		u.uses++
+		return true, true
+	}
+	r.flushRun(u, level)
+	*u, *next = *next, *u
+	return false, true
 }
 
 // holds says whether the run is known to be the one of an element. Where the run
@@ -209,15 +214,14 @@ func (r *rows) learnEnd(u *run, level byte) {
 	if u.hiKnown {
 		return
 	}
+	r.rankRange(level, after(u.lo), nil)
+	held := r.m.Tx.Held()
+	key, _, found := r.m.Tx.EdgeRow(r.rank.from, r.rank.to, false)
 	hi := u.hi[:0]
-	found := false
-	r.eachRank(level, after(u.lo), nil, false, func(boundary []byte, _ int64, _ uint32) bool {
-		hi, found = append(hi, boundary...), true
-		return false
-	})
 	if u.hiKnown, u.hi = true, nil; found {
-		u.hi = hi
+		u.hi = append(hi, key[keyspace.RowKeyHead+1:]...)
 	}
+	r.m.Tx.Release(held)
 }
 
 // after is the first place behind another.

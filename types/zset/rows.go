@@ -144,3 +144,18 @@ func (r *rows) walk(s Span, reverse bool, visit func(elem []byte) bool) {
 		}
 	}
 }
+
+func (r *rows) edge(s Span, reverse bool, b []byte) ([]byte, bool) {
+	tx := r.m.Tx
+	held := tx.Held()
+	elem, _, found := tx.EdgeKind(r.m.Ref, keyspace.ScoreRow, s.lo, s.hi, reverse)
+	if found && len(elem) < scoreSize {
+		tx.Fail(fmt.Errorf("%w: score row % x", engine.ErrCorrupt, elem))
+		found = false
+	}
+	if found {
+		b = append(b, elem...)
+	}
+	tx.Release(held)
+	return b, found
+}

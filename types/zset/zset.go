@@ -82,6 +82,9 @@ type form interface {
 	// walk visits the elements of a span in their order, or against it, until
 	// visit says false.
 	walk(s Span, reverse bool, visit func(elem []byte) bool)
+	// edge appends the first element of a span, or the last one if reverse, to b.
+	// It says false if there is none.
+	edge(s Span, reverse bool, b []byte) ([]byte, bool)
 	// before counts the elements below a place.
 	before(place []byte) int64
 	// at appends the element of a number, counted from 0, to b. It says false if

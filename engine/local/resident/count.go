@@ -1,6 +1,10 @@
 package resident
 
-import "bytes"
+import (
+	"bytes"
+
+	"redoubt/engine/local/arena"
+)
 
 // Counting without walking: the tree knows how many rows live below each node.
 
@@ -53,4 +57,34 @@ func (s *Set) Nth(lo, hi []byte, n int, b []byte) (key []byte, found, ok bool) {
 		return b, false, true
 	}
 	return append(b, key...), true, true
+}
+
+// Edge appends the key and the value of the first row of a range, or of the last
+// one if reverse, to b, if that takes no walk. It says how long the key is, and
+// found if there is one.
+func (s *Set) Edge(lo, hi []byte, reverse bool, b []byte) (row []byte, key int, found, ok bool) {
+	p := s.ranked(lo, hi)
+	if p == nil {
+		return b, 0, false, false
+	}
+	defer p.mu.RUnlock()
+	if p.tree.root == nil {
+		return b, 0, false, true
+	}
+	ref := arena.Ref(0)
+	if reverse {
+		ref = p.tree.last(p.tree.root, hi)
+	} else {
+		ref = p.tree.first(p.tree.root, lo)
+	}
+	if ref == 0 {
+		return b, 0, false, true
+	}
+	r := s.row(ref)
+	k := r.key()
+	if reverse && bytes.Compare(k, lo) < 0 || !reverse && bytes.Compare(k, hi) >= 0 {
+		return b, 0, false, true
+	}
+	r.touch()
+	return append(append(b, k...), r.value()...), len(k), true, true
 }

@@ -142,8 +142,13 @@ func (s *Set) Copy(no int, visit func(key, value []byte, deleted bool) error) er
 
 func (s *Set) copyRow(p *part, r row, c *Chunk) {
 	gone := r.is(dead) || p.pending() && s.deleted(p, r.key(), r.seq(), now)
-	if gone && !r.is(stored) {
+	switch {
+	case !gone:
+		s.addName(engine.Hash(r.key()))
+	case !r.is(stored):
 		return
+	default:
+		s.names.gone.Add(1)
 	}
 	c.add(r.key(), r.value(), gone)
 }
@@ -189,6 +194,7 @@ func (s *Set) Settle(no int) {
 		if d.taken {
 			d.taken, d.storedAt = false, id
 			p.removals++
+			s.names.ranges.Store(true)
 		}
 	})
 	p.mu.Unlock()

@@ -99,8 +99,8 @@ func (s *Set) inUse(p *part) bool {
 // Bytes is the memory that the set takes: rows, and what finds them.
 func (s *Set) Bytes() int64 { return s.bytes.Load() }
 
-// Mapped is the memory that the rows have taken from the system.
-func (s *Set) Mapped() int64 { return s.arena.Mapped() + s.rows.Load()*tableRow }
+// Mapped is the memory that the rows, and what finds them, have taken from the system.
+func (s *Set) Mapped() int64 { return s.arena.Mapped() }
 
 // Trim gives free memory back to the system.
 func (s *Set) Trim() int64 { return s.arena.Trim() }

@@ -40,7 +40,8 @@ func (s *Set) order(p *part) {
 // disorder drops the tree of a part that nobody has walked since the last call.
 func (s *Set) disorder(p *part) {
 	if p.ordered && !p.asked.Swap(false) && p.tab.rows < alwaysOrdered/2 {
-		p.tree.root, p.tree.n, p.ordered = nil, 0, false
+		p.tree.drop()
+		p.ordered = false
 		s.bytes.Add(-int64(p.tab.rows) * treeRow)
 	}
 }

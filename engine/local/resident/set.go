@@ -56,6 +56,7 @@ type Set struct {
 	clearing      clearing
 	appliers      sync.Pool
 	hand          hand
+	names         names
 }
 
 // part is the rows whose keys share their first two bytes.
@@ -158,7 +159,7 @@ func (s *Set) Get(key []byte, hash uint64, dst []byte) (value []byte, state Stat
 			dst, state = append(dst, r.value()...), Found
 		}
 		r.touch()
-	} else if state = s.absent(p, key, now); state == Unknown {
+	} else if state = s.missing(p, key, hash); state == Unknown {
 		token = p.removals
 	}
 	p.mu.RUnlock()
@@ -173,7 +174,16 @@ func (s *Set) Known(key []byte, hash uint64) bool {
 	}
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	return s.find(p, hash, key) != 0 || s.absent(p, key, now) == Absent
+	return s.find(p, hash, key) != 0 || s.missing(p, key, hash) == Absent
+}
+
+// missing is the present state of a row that is not resident.
+func (s *Set) missing(p *part, key []byte, hash uint64) State {
+	state := s.absent(p, key, now)
+	if state == Unknown && s.names.lack(hash) {
+		state = Absent
+	}
+	return state
 }
 
 // absent is the state of a row that is not resident, and has not changed since
@@ -242,7 +252,7 @@ func (s *Set) Load(key []byte, hash uint64, value []byte, found bool, token uint
 	p := s.part(Part(key))
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.removals != token || s.find(p, hash, key) != 0 || s.absent(p, key, now) == Absent {
+	if p.removals != token || s.find(p, hash, key) != 0 || s.missing(p, key, hash) == Absent {
 		return nil
 	}
 	return s.load(p, key, hash, value, found)
@@ -338,7 +348,11 @@ func (s *Set) Cut(f func()) {
 }
 
 // applier is room for a commit to work in.
-type applier struct{ nos []uint16 }
+type applier struct {
+	nos     []uint16
+	refs    []arena.Ref
+	touched byte // what was read, so that it is read
+}
 
 // Apply makes a commit visible, all of it at one moment. An error means that
 // memory could not be had, and that the rows before it are applied.
@@ -358,6 +372,7 @@ func (s *Set) Apply(b *engine.Batch, seq uint64) (err error) {
 	for _, no := range a.nos {
 		s.part(int(no)).mu.Lock()
 	}
+	s.approach(b, a)
 	newest := s.frozen.newest.Load()
 	for lo, hi := range b.Ranges() {
 		s.deleteRange(a.nos, lo, hi, seq, newest)
@@ -380,6 +395,20 @@ func (s *Set) Apply(b *engine.Batch, seq uint64) (err error) {
 	return err
 }
 
+// approach brings the rows of a commit into the processor's cache, as Prefetch does:
+// the misses for different rows overlap.
+func (s *Set) approach(b *engine.Batch, a *applier) {
+	a.refs = a.refs[:0]
+	for op := range b.Ops() {
+		if ref := s.parts[Part(op.Key)].Load().tab.likely(op.Hash); ref != 0 {
+			a.refs = append(a.refs, ref)
+		}
+	}
+	for _, ref := range a.refs {
+		a.touched += s.arena.Touch(ref)
+	}
+}
+
 // partsIn appends the parts that rows of a range may be in.
 func (s *Set) partsIn(nos []uint16, lo, hi []byte) []uint16 {
 	for no := Part(lo); no < parts && (no <= Part(hi)); no++ {
@@ -393,7 +422,7 @@ func (s *Set) partsIn(nos []uint16, lo, hi []byte) []uint16 {
 func (s *Set) put(p *part, key []byte, hash uint64, value []byte, seq, newest uint64) error {
 	ref := s.find(p, hash, key)
 	if ref == 0 {
-		state := s.absent(p, key, now)
+		state := s.missing(p, key, hash)
 		if newest != 0 {
 			s.save(p, nil, key)
 		}
@@ -432,7 +461,7 @@ func (s *Set) put(p *part, key []byte, hash uint64, value []byte, seq, newest ui
 func (s *Set) delete(p *part, key []byte, hash uint64, seq, newest uint64) error {
 	ref := s.find(p, hash, key)
 	if ref == 0 {
-		state := s.absent(p, key, now)
+		state := s.missing(p, key, hash)
 		if state == Absent {
 			return nil
 		}
@@ -501,7 +530,7 @@ func (s *Set) move(p *part, ref, to arena.Ref, r, moved row, hash uint64) {
 	copy(moved, r)
 	p.tab.replace(hash, ref, to)
 	if p.ordered {
-		p.tree.replace(moved.key(), to)
+		p.tree.replace(moved.key(), ref, to)
 	}
 	if moved.is(dirty) {
 		p.lists[moved.list()][moved.place()] = to

@@ -86,6 +86,7 @@ func check(t testing.TB, s *Set) {
 			t.Errorf("part %x has %d rows and no order", no, n)
 		}
 	}
+	size += nameBytes(s)
 	if rows != s.rows.Load() || deadRows != s.dead.Load() || size != s.bytes.Load() {
 		t.Errorf("%d rows, counted %d; %d dead, counted %d; %d bytes, counted %d", rows, s.rows.Load(), deadRows, s.dead.Load(), size, s.bytes.Load())
 	}
@@ -128,7 +129,15 @@ func checkTree(t testing.TB, s *Set, p *part, n int) {
 		if n.dressed {
 			was := slices.Clone(n.hints)
 			if p.tree.dress(n); !n.dressed || !slices.Equal(was, n.hints) {
-				t.Error("a leaf has other hints than its rows")
+				t.Error("a node has other hints than its rows or separators")
+			}
+		}
+		if len(n.lives) != len(n.kids) {
+			t.Errorf("a node with %d kids counts those of %d", len(n.kids), len(n.lives))
+		}
+		for i, k := range n.kids {
+			if n.lives[i] != k.live {
+				t.Errorf("a node takes a kid to have %d rows that live, which has %d", n.lives[i], k.live)
 			}
 		}
 		counted := n.live

@@ -16,8 +16,10 @@ import (
 // of buckets, each a small table with linear probing in which tags are spread in
 // their order. A bucket grows by half or a third, to waste little, up to maxSlots
 // and then splits, so whatever the size of the part no insert moves more than
-// that many slots. Only a split has to look at the rows, for the bit of the hash
-// that is not in the tag.
+// that many slots. A split needs the next bit of the hash: the tag is made of
+// the bits behind the first four, so that only the first splits of a table have to
+// look at the rows. What the tag then has in common with those of its bucket says
+// nothing any more; in a part of a hundred million rows eleven bits are left of it.
 //
 // Slots are in the arena, beside the rows. One that was freed may still be read by
 // likely, which is harmless.
@@ -47,12 +49,18 @@ const (
 	tagBits  = 64 - refBits
 	minSlots = 8
 	maxSlots = 1024
+	// beforeTag is how many of the highest bits of the hash are not in the tag.
+	beforeTag = 4
 )
 
-func tagOf(hash uint64) uint64    { return hash << refBits }
+func tagOf(hash uint64) uint64    { return hash << beforeTag &^ refMask }
 func refOf(slot uint64) arena.Ref { return arena.Ref(slot & refMask) }
+
+// home is where a slot, or a tag, should be: by those bits of the tag that the rows
+// of the bucket do not share.
 func (b *bucket) home(slot uint64) int {
-	return int((slot >> refBits) * uint64(len(b.slots)) >> tagBits)
+	own := slot &^ refMask << max(0, int(b.depth)-beforeTag)
+	return int((own >> refBits) * uint64(len(b.slots)) >> tagBits)
 }
 func (d *directory) at(hash uint64) int { return int(hash >> (64 - d.depth)) }
 
@@ -239,7 +247,11 @@ func (t *table) split(hash uint64, b *bucket) error {
 	}
 	bit := 63 - b.depth
 	for _, slot := range b.slots {
-		if slot != 0 {
+		switch {
+		case slot == 0:
+		case b.depth >= beforeTag:
+			halves[slot>>(bit+beforeTag)&1].add(slot)
+		default:
 			halves[t.set.hashOf(refOf(slot))>>bit&1].add(slot)
 		}
 	}

@@ -11,9 +11,9 @@ import (
 // tree is a B+tree of refs in the order of their rows' keys. Only a new and a
 // removed row touch it; finding one goes by the table.
 //
-// Leaves are slices without pointers, so that ten million rows are some hundred
-// thousand objects to the collector. Keys are read from the rows; what separates
-// two nodes is a copy, as short as it may be, since rows come and go.
+// Leaves keep their lists in the arena (leaf.go), so that ten million rows are some
+// hundred thousand objects to the collector. Keys are read from the rows; what
+// separates two nodes is a copy, as short as it may be, since rows come and go.
 //
 // Dead rows stay until the store has heard of them, and a queue leaves many of
 // them at its beginning: nodes count the rows that live, so that readers of the
@@ -27,14 +27,18 @@ type tree struct {
 // node is a leaf if it has no kids; else kid i holds the keys from seps[i-1] on,
 // below seps[i].
 type node struct {
-	refs []arena.Ref
-	kids []*node
-	seps [][]byte
-	live int // rows below that are not dead
-	// Of a leaf whose rows are all of one unit; see dress.
+	refs  []arena.Ref
+	kids  []*node
+	seps  [][]byte
+	lives []int // of each kid, what its live is
+	live  int   // rows below that are not dead
+	// Of a leaf whose rows, or another node whose separators, are all of one unit;
+	// see dress.
 	dressed bool
 	prefix  []byte
 	hints   []uint64
+	mem     arena.Ref // where the lists of a leaf are, and how many entries they
+	room    int       // have room for
 }
 
 const fanout = 64 // the most refs of a leaf, and kids of another node
@@ -45,15 +49,8 @@ func (t *tree) key(ref arena.Ref) []byte { return t.set.row(ref).key() }
 func (t *tree) search(n *node, key []byte) (int, bool) {
 	lo, hi := 0, len(n.refs)
 	if n.dressed {
-		if !bytes.HasPrefix(key, n.prefix) {
-			if bytes.Compare(key, n.prefix) < 0 {
-				return 0, false
-			}
-			return hi, false
-		}
-		h := hint(key[len(n.prefix):])
-		var found bool
-		if lo, found = slices.BinarySearch(n.hints, h); !found {
+		at, h := n.hinted(key)
+		if lo = at; lo == len(n.hints) || n.hints[lo] != h {
 			return lo, false
 		}
 		for hi = lo + 1; hi < len(n.hints) && n.hints[hi] == h; hi++ {
@@ -63,10 +60,26 @@ func (t *tree) search(n *node, key []byte) (int, bool) {
 	return lo + i, found
 }
 
-// A leaf is dressed if all its rows are of one unit: it then has the next eight
-// bytes of their keys at hand, so that a search mostly looks at one row or none.
+// find is search for a row that is there, at a ref.
+func (t *tree) find(n *node, key []byte, ref arena.Ref) int {
+	if n.dressed {
+		i, _ := n.hinted(key)
+		for ; i < len(n.refs); i++ { // the row itself need not be looked at
+			if n.refs[i] == ref {
+				return i
+			}
+		}
+	}
+	i, _ := t.search(n, key)
+	return i
+}
+
+// A node is dressed if all its rows, or separators, are of one unit: it then has the next eight
+// bytes of their keys at hand, so that a search mostly looks at one of them or none.
 // These are the score of a sorted set's element, the hash of a member, the index of
 // a list's. Without them each step of a search is a miss of the processor's cache.
+//
+// Where two hints differ, the keys differ in the same direction.
 
 // hint is the beginning of what follows a unit's prefix, as a number that sorts as
 // the bytes do.
@@ -79,40 +92,87 @@ func hint(rest []byte) uint64 {
 	return binary.BigEndian.Uint64(b[:])
 }
 
-// dress dresses a leaf if it can be.
+// hinted returns the first place in a dressed node whose hint is not below that of
+// a key, and the latter. For a key of another unit the place is at an end, where
+// no hint is equal to what it returns, or none counts.
+func (n *node) hinted(key []byte) (at int, h uint64) {
+	if !bytes.HasPrefix(key, n.prefix) {
+		if bytes.Compare(key, n.prefix) < 0 {
+			return 0, ^n.hints[0]
+		}
+		return len(n.hints), 0
+	}
+	h = hint(key[len(n.prefix):])
+	hints := n.hints
+	for size := len(hints); size > 0; {
+		half := size >> 1
+		if hints[at+half] < h {
+			at += half + 1
+			size -= half + 1
+		} else {
+			size = half
+		}
+	}
+	return at, h
+}
+
+// undress is for a node that has got a row of another unit.
+func (n *node) undress() { n.dressed, n.prefix, n.hints = false, nil, n.hints[:0] }
+
+// dress dresses a node if it can be.
 func (t *tree) dress(n *node) {
-	n.dressed, n.prefix, n.hints = false, nil, nil
-	if len(n.refs) == 0 {
+	was := n.prefix
+	n.undress()
+	var key func(i int) []byte
+	size := len(n.refs)
+	if key = func(i int) []byte { return t.key(n.refs[i]) }; n.kids != nil {
+		size = len(n.seps)
+		key = func(i int) []byte { return n.seps[i] }
+	}
+	if size == 0 {
 		return
 	}
-	first, last := t.key(n.refs[0]), t.key(n.refs[len(n.refs)-1])
+	// They are in order: if the first and the last are of one unit, all are.
+	first, last := key(0), key(size-1)
 	prefix := t.set.prefix(first)
-	if string(t.set.prefix(last)) != string(prefix) {
+	if len(prefix) < t.set.unit(first) || string(t.set.prefix(last)) != string(prefix) {
 		return
 	}
-	n.dressed, n.prefix, n.hints = true, bytes.Clone(prefix), make([]uint64, 0, cap(n.refs))
-	for _, ref := range n.refs {
-		n.hints = append(n.hints, hint(t.key(ref)[len(prefix):]))
+	if n.dressed, n.prefix = true, was; string(was) != string(prefix) {
+		n.prefix = bytes.Clone(prefix)
+	}
+	for i := range size {
+		n.hints = append(n.hints, hint(key(i)[len(prefix):]))
 	}
 }
 
 // place puts a ref into a leaf that has room.
 func (t *tree) place(n *node, i int, key []byte, ref arena.Ref) {
-	n.refs = slices.Insert(roomy(n.refs), i, ref)
+	if len(n.refs) == n.room {
+		t.reserve(n, len(n.refs)+1, len(n.refs))
+	}
+	n.refs = slices.Insert(n.refs, i, ref)
 	switch {
 	case len(n.refs) == 1:
 		t.dress(n)
 	case n.dressed && string(t.set.prefix(key)) == string(n.prefix):
-		n.hints = slices.Insert(roomy(n.hints), i, hint(key[len(n.prefix):]))
+		n.hints = slices.Insert(n.hints, i, hint(key[len(n.prefix):]))
 	default:
-		n.dressed, n.prefix, n.hints = false, nil, nil
+		n.undress()
 	}
 }
 
 // kid returns which kid a key belongs to.
 func (n *node) kid(key []byte) int {
-	i, found := slices.BinarySearchFunc(n.seps, key, bytes.Compare)
-	if found {
+	if !n.dressed {
+		i, found := slices.BinarySearchFunc(n.seps, key, bytes.Compare)
+		if found {
+			i++
+		}
+		return i
+	}
+	i, h := n.hinted(key)
+	for i < len(n.hints) && n.hints[i] == h && bytes.Compare(n.seps[i], key) <= 0 {
 		i++
 	}
 	return i
@@ -132,7 +192,8 @@ func (t *tree) recount(n *node) {
 	for _, ref := range n.refs {
 		n.live += t.alive(ref)
 	}
-	for _, kid := range n.kids {
+	for i, kid := range n.kids {
+		n.lives[i] = kid.live
 		n.live += kid.live
 	}
 }
@@ -144,16 +205,21 @@ func (t *tree) insert(key []byte, ref arena.Ref) {
 	}
 	t.n++
 	if sep, right := t.add(t.root, key, ref, t.alive(ref)); right != nil {
-		t.root = &node{kids: []*node{t.root, right}, seps: [][]byte{sep}, live: t.root.live + right.live}
+		left := t.root
+		t.root = &node{kids: []*node{left, right}, seps: [][]byte{sep}, lives: []int{left.live, right.live}, live: left.live + right.live}
+		t.dress(t.root)
 	}
 }
 
 // count notes that a row has died or lives again: delta is -1 or 1.
 func (t *tree) count(key []byte, delta int) {
-	for n := t.root; ; n = n.kids[n.kid(key)] {
+	for n := t.root; ; {
 		if n.live += delta; n.kids == nil {
 			return
 		}
+		k := n.kid(key)
+		n.lives[k] += delta
+		n = n.kids[k]
 	}
 }
 
@@ -167,31 +233,23 @@ func (t *tree) add(n *node, key []byte, ref arena.Ref, alive int) (sep []byte, r
 			t.place(n, i, key, ref)
 			return nil, nil
 		}
-		// Ascending keys, as of a queue, leave full leaves behind.
-		at := fanout / 2
-		if i == fanout {
-			at = fanout
-		}
-		right = &node{refs: slices.Clone(n.refs[at:])}
-		n.refs = slices.Clone(n.refs[:at])
-		t.dress(n)
-		t.dress(right)
-		if i > at || at == fanout {
-			t.place(right, i-at, key, ref)
-		} else {
-			t.place(n, i, key, ref)
-		}
-		t.recount(right)
-		n.live -= right.live
-		return separator(t.key(n.refs[len(n.refs)-1]), t.key(right.refs[0])), right
+		return t.splitLeaf(n, i, key, ref)
 	}
 	k := n.kid(key)
+	n.lives[k] += alive
 	sep, kid := t.add(n.kids[k], key, ref, alive)
 	if kid == nil {
 		return nil, nil
 	}
 	n.seps = slices.Insert(n.seps, k, sep)
 	n.kids = slices.Insert(n.kids, k+1, kid)
+	n.lives[k] = n.kids[k].live
+	n.lives = slices.Insert(n.lives, k+1, kid.live)
+	if n.dressed && bytes.HasPrefix(sep, n.prefix) && string(t.set.prefix(sep)) == string(n.prefix) {
+		n.hints = slices.Insert(n.hints, k, hint(sep[len(n.prefix):]))
+	} else {
+		n.undress()
+	}
 	if len(n.kids) <= fanout {
 		return nil, nil
 	}
@@ -199,23 +257,45 @@ func (t *tree) add(n *node, key []byte, ref arena.Ref, alive int) (sep []byte, r
 	if k+1 == fanout {
 		at = fanout
 	}
-	right = &node{kids: slices.Clone(n.kids[at:]), seps: slices.Clone(n.seps[at:])}
+	right = &node{kids: slices.Clone(n.kids[at:]), seps: slices.Clone(n.seps[at:]), lives: slices.Clone(n.lives[at:])}
 	sep = n.seps[at-1]
 	clear(n.kids[at:])
 	clear(n.seps[at-1:])
-	n.kids, n.seps = n.kids[:at], n.seps[:at-1]
+	n.kids, n.seps, n.lives = n.kids[:at], n.seps[:at-1], n.lives[:at]
+	t.dress(n)
+	t.dress(right)
 	t.recount(right)
 	n.live -= right.live
 	return sep, right
 }
 
-// roomy returns a list with room for one more: leaves grow in small steps, as
-// there are many.
-func roomy[T any](list []T) []T {
-	if len(list) < cap(list) {
-		return list
+// splitLeaf adds a row to a full leaf, at a place, and makes two leaves of it.
+// Ascending or descending keys, as of a queue, leave full leaves behind.
+func (t *tree) splitLeaf(n *node, i int, key []byte, ref arena.Ref) (sep []byte, right *node) {
+	at := fanout / 2
+	if i == 0 || i == fanout {
+		at = i
 	}
-	return append(make([]T, 0, len(list)+max(2, min(len(list), 12))), list...)
+	// The rows themselves are far: they are not looked at if it can be helped.
+	right = &node{dressed: n.dressed, prefix: n.prefix}
+	t.reserve(right, fanout-at+1, 0)
+	right.refs = append(right.refs, n.refs[at:]...)
+	if n.dressed {
+		right.hints = append(right.hints, n.hints[at:]...)
+	}
+	if at < fanout {
+		t.reserve(n, at+1, at)
+	}
+	if i > at || at == fanout {
+		t.place(right, i-at, key, ref)
+	} else {
+		t.place(n, i, key, ref)
+	}
+	if right.live = len(right.refs); n.live <= fanout { // not all live, the new one included
+		t.recount(right)
+	}
+	n.live -= right.live
+	return separator(t.key(n.refs[len(n.refs)-1]), t.key(right.refs[0])), right
 }
 
 // separator returns the shortest key above a and not above b.
@@ -229,36 +309,58 @@ func separator(a, b []byte) []byte {
 
 // remove takes a row out; its bytes are still there.
 func (t *tree) remove(key []byte, ref arena.Ref) {
-	t.cut(t.root, key, t.alive(ref))
+	t.cut(t.root, key, ref, t.alive(ref))
 	t.n--
 	for len(t.root.kids) == 1 {
 		t.root = t.root.kids[0]
 	}
 	if t.n == 0 {
-		t.root = nil
+		t.drop()
 	}
 }
 
-func (t *tree) cut(n *node, key []byte, alive int) {
+func (t *tree) cut(n *node, key []byte, ref arena.Ref, alive int) {
 	n.live -= alive
 	if n.kids == nil {
-		i, _ := t.search(n, key)
+		i := t.find(n, key, ref)
 		n.refs = slices.Delete(n.refs, i, i+1)
 		if n.dressed {
 			n.hints = slices.Delete(n.hints, i, i+1)
 		}
+		if n.room-len(n.refs) > 2*leafStep && len(n.refs) > 0 {
+			t.reserve(n, len(n.refs)+1, len(n.refs))
+		}
 		return
 	}
 	k := n.kid(key)
-	t.cut(n.kids[k], key, alive)
+	n.lives[k] -= alive
+	kid := n.kids[k]
+	t.cut(kid, key, ref, alive)
 	// Two small neighbours become one, so an empty node never stays.
-	if k+1 < len(n.kids) && n.kids[k].size()+n.kids[k+1].size() <= fanout/2 {
+	size := kid.size()
+	if size > fanout/2 {
+		return
+	}
+	if k+1 < len(n.kids) && size+n.kids[k+1].size() <= fanout/2 {
 		t.join(n, k)
-	} else if k > 0 && n.kids[k-1].size()+n.kids[k].size() <= fanout/2 {
+	} else if k > 0 && n.kids[k-1].size()+size <= fanout/2 {
 		t.join(n, k-1)
-	} else if n.kids[k].size() == 0 && len(n.kids) > 1 {
-		n.kids = slices.Delete(n.kids, k, k+1)
-		n.seps = slices.Delete(n.seps, max(0, k-1), max(0, k-1)+1)
+	} else if size == 0 && len(n.kids) > 1 {
+		t.free(kid)
+		n.without(k, max(0, k-1))
+	}
+}
+
+// without takes a kid and a separator out of a node.
+func (n *node) without(kid, sep int) {
+	n.kids = slices.Delete(n.kids, kid, kid+1)
+	n.lives = slices.Delete(n.lives, kid, kid+1)
+	n.seps = slices.Delete(n.seps, sep, sep+1)
+	switch {
+	case len(n.seps) == 0:
+		n.undress()
+	case n.dressed:
+		n.hints = slices.Delete(n.hints, sep, sep+1)
 	}
 }
 
@@ -268,28 +370,36 @@ func (n *node) size() int { return len(n.refs) + len(n.kids) }
 func (t *tree) join(n *node, k int) {
 	a, b := n.kids[k], n.kids[k+1]
 	a.live += b.live
-	a.refs = append(a.refs, b.refs...)
-	t.dress(a)
-	if len(b.kids) > 0 {
-		if len(a.kids) > 0 {
-			a.seps = append(a.seps, n.seps[k])
-		}
-		a.kids = append(a.kids, b.kids...)
-		a.seps = append(a.seps, b.seps...)
+	if size := len(a.refs) + len(b.refs); size > a.room {
+		t.reserve(a, size, len(a.refs))
 	}
-	n.kids = slices.Delete(n.kids, k+1, k+2)
-	n.seps = slices.Delete(n.seps, k, k+1)
+	if a.kids == nil && a.dressed && b.dressed && bytes.Equal(a.prefix, b.prefix) {
+		a.refs, a.hints = append(a.refs, b.refs...), append(a.hints, b.hints...)
+	} else {
+		a.refs = append(a.refs, b.refs...)
+		if len(b.kids) > 0 {
+			if len(a.kids) > 0 {
+				a.seps = append(a.seps, n.seps[k])
+			}
+			a.kids = append(a.kids, b.kids...)
+			a.seps = append(a.seps, b.seps...)
+			a.lives = append(a.lives, b.lives...)
+		}
+		t.dress(a)
+	}
+	t.free(b)
+	n.lives[k] = a.live
+	n.without(k+1, k)
 }
 
-// replace notes that the row of a key has moved to ref, where its key can be
-// read by now. It still can at the old place.
-func (t *tree) replace(key []byte, ref arena.Ref) {
+// replace notes that the row of a key has moved from one ref to another. The key
+// can be read at both.
+func (t *tree) replace(key []byte, from, to arena.Ref) {
 	n := t.root
 	for n.kids != nil {
 		n = n.kids[n.kid(key)]
 	}
-	i, _ := t.search(n, key)
-	n.refs[i] = ref
+	n.refs[t.find(n, key, from)] = to
 }
 
 // ascend visits the rows from lo on until visit says false.
@@ -350,7 +460,9 @@ func (n *node) above(t *tree, lo []byte, living bool, limit int, refs []arena.Re
 		k = n.kid(lo)
 	}
 	for ; k < len(n.kids) && len(refs) < limit; k++ {
-		refs = n.kids[k].above(t, lo, living, limit, refs)
+		if !living || n.lives[k] > 0 {
+			refs = n.kids[k].above(t, lo, living, limit, refs)
+		}
 		lo = nil
 	}
 	return refs
@@ -383,7 +495,9 @@ func (n *node) below(t *tree, hi []byte, living bool, limit int, refs []arena.Re
 		k = n.kid(hi)
 	}
 	for ; k >= 0 && len(refs) < limit; k-- {
-		refs = n.kids[k].below(t, hi, living, limit, refs)
+		if !living || n.lives[k] > 0 {
+			refs = n.kids[k].below(t, hi, living, limit, refs)
+		}
 		hi = nil
 	}
 	return refs
@@ -397,8 +511,8 @@ func (t *tree) rank(key []byte) (n int) {
 	}
 	for node.kids != nil {
 		k := node.kid(key)
-		for _, kid := range node.kids[:k] {
-			n += kid.live
+		for _, live := range node.lives[:k] {
+			n += live
 		}
 		node = node.kids[k]
 	}
@@ -419,17 +533,78 @@ func (t *tree) nth(n int) arena.Ref {
 		return 0
 	}
 	for node.kids != nil {
-		for _, kid := range node.kids {
-			if node = kid; n < kid.live {
-				break
-			}
-			n -= kid.live
+		k := 0
+		for ; k < len(node.lives)-1 && n >= node.lives[k]; k++ {
+			n -= node.lives[k]
 		}
+		node = node.kids[k]
+	}
+	if node.live == len(node.refs) {
+		return node.refs[n]
 	}
 	for _, ref := range node.refs {
 		if n -= t.alive(ref); n < 0 {
 			return ref
 		}
+	}
+	return 0
+}
+
+// first returns the first row from lo on that lives; 0 if there is none. nil is the
+// beginning.
+func (t *tree) first(n *node, lo []byte) arena.Ref {
+	if n.kids == nil {
+		i := 0
+		if lo != nil {
+			i, _ = t.search(n, lo)
+		}
+		for _, ref := range n.refs[i:] {
+			if n.live == len(n.refs) || t.alive(ref) > 0 {
+				return ref
+			}
+		}
+		return 0
+	}
+	k := 0
+	if lo != nil {
+		k = n.kid(lo)
+	}
+	for ; k < len(n.kids); k++ {
+		if n.lives[k] > 0 {
+			if ref := t.first(n.kids[k], lo); ref != 0 {
+				return ref
+			}
+		}
+		lo = nil
+	}
+	return 0
+}
+
+// last is first for the last row below hi; nil is the end.
+func (t *tree) last(n *node, hi []byte) arena.Ref {
+	if n.kids == nil {
+		i := len(n.refs)
+		if hi != nil {
+			i, _ = t.search(n, hi)
+		}
+		for i--; i >= 0; i-- {
+			if ref := n.refs[i]; n.live == len(n.refs) || t.alive(ref) > 0 {
+				return ref
+			}
+		}
+		return 0
+	}
+	k := len(n.kids) - 1
+	if hi != nil {
+		k = n.kid(hi)
+	}
+	for ; k >= 0; k-- {
+		if n.lives[k] > 0 {
+			if ref := t.last(n.kids[k], hi); ref != 0 {
+				return ref
+			}
+		}
+		hi = nil
 	}
 	return 0
 }

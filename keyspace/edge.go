@@ -1,0 +1,45 @@
+package keyspace
+
+import "fmt"
+
+// EdgeRow returns the first row of a type's own with lo <= key < hi, or the last
+// one if reverse, and whether there is one: what the first step of IterRows would
+// show, for less. hi is not nil.
+func (t *Tx) EdgeRow(lo, hi []byte, reverse bool) (key, value []byte, found bool) {
+	if t.err != nil {
+		return nil, nil, false
+	}
+	if t.reads++; t.reads > 1 && !t.Latched {
+		t.err = ErrLatch
+		return nil, nil, false
+	}
+	at := len(t.vals)
+	row, n, found, err := t.Rows.Edge(lo, hi, reverse, t.vals)
+	if err != nil {
+		t.err = fmt.Errorf("read row: %w", err)
+		return nil, nil, false
+	}
+	t.vals = row
+	row = row[at:len(row):len(row)]
+	return row[:n:n], row[n:], found
+}
+
+// EdgeKind returns the first row that IterKind would show: what its key goes on
+// with, and its value.
+func (t *Tx) EdgeKind(r Ref, k Kind, from, to []byte, reverse bool) (rest, value []byte, found bool) {
+	// The bounds are put among the values: so they cost no memory of their own.
+	at := len(t.vals)
+	t.vals = append(AppendRowKey(t.vals, r, k), from...)
+	lo := t.vals[at:len(t.vals):len(t.vals)]
+	at = len(t.vals)
+	t.vals = append(AppendRowKey(t.vals, r, k), to...)
+	hi := t.vals[at:len(t.vals):len(t.vals)]
+	if to == nil {
+		hi = successorIn(hi)
+	}
+	key, value, found := t.EdgeRow(lo, hi, reverse)
+	if !found {
+		return nil, nil, false
+	}
+	return key[partHead:], value, true
+}

@@ -1,0 +1,76 @@
+package lib_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"redoubt/internal/respclient"
+	"redoubt/internal/testserver"
+)
+
+// redis runs snippets on a real Redis.
+type redis struct {
+	t      testing.TB
+	client *respclient.Client
+	show   string
+}
+
+func newRedis(t testing.TB) *redis {
+	t.Helper()
+	text, err := os.ReadFile("testdata/show.lua")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := testserver.StartRedis(t)
+	if !strings.HasPrefix(s.Version, "7.2.") {
+		t.Skipf("compares with Redis 7.2, this is %s", s.Version)
+	}
+	c, err := respclient.Dial(s.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return &redis{t: t, client: c, show: string(text)}
+}
+
+func (r *redis) run(code string) string {
+	r.t.Helper()
+	v, err := r.client.Do("EVAL", r.show, "0", code)
+	if err != nil {
+		r.t.Fatalf("%s: %v", code, err)
+	}
+	if v.IsError() {
+		return "aborted: " + v.Str
+	}
+	return v.Str
+}
+
+// TestRecord writes what a real Redis answers into the corpus.
+func TestRecord(t *testing.T) {
+	if !*record {
+		t.Skip("records only when told to: -record")
+	}
+	for _, file := range corpus(t) {
+		r := newRedis(t)
+		_, text := parse(t, file, r.run)
+		if err := os.WriteFile(filepath.Clean(file), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestCorpusOnRedis says whether the corpus is what this Redis answers.
+func TestCorpusOnRedis(t *testing.T) {
+	testserver.Oracle(t)
+	for _, file := range corpus(t) {
+		r := newRedis(t)
+		all, _ := parse(t, file, nil)
+		for _, s := range all {
+			if got := r.run(s.code); got != s.want {
+				t.Errorf("%s:%d: %s\nRedis says %s\nrecorded   %s", file, s.line, s.code, got, s.want)
+			}
+		}
+	}
+}

@@ -1,0 +1,92 @@
+package lua
+
+// State is one interpreter: its globals, its stack and the accounts of what
+// the running script uses. One goroutine uses it at a time.
+type State struct {
+	globals *Table
+	strings *Table // the metatable of all strings
+	main    *thread
+	cur     *thread // the coroutine that runs
+
+	depth  int     // Go calls nested in each other, see maxGoDepth
+	ncall  int     // Go functions that run, one inside the other
+	calls  []*Call // one for each of them
+	random rand48
+
+	// Memory, see memory.go.
+	limit, used, next int64
+	epoch             uint32
+	ids               uint32
+
+	// Budget, see budget.go.
+	left  int
+	every int
+	hook  func() error
+}
+
+// New gives a state with the libraries that Redis gives its scripts.
+func New() *State {
+	s := &State{limit: 0, left: noBudget}
+	s.globals = s.NewTable(0, 32)
+	s.main = s.newThread()
+	s.cur = s.main
+	s.openLibraries()
+	s.used = 0
+	return s
+}
+
+// Globals gives the table of the globals.
+func (s *State) Globals() *Table { return s.globals }
+
+// StringMeta gives the metatable of strings; its __index is the string library.
+func (s *State) StringMeta() *Table { return s.strings }
+
+// NewTable gives a table with room for narr values at 1.. and nhash others. It
+// is counted; what passes the limit is noticed with the next allocation.
+func (s *State) NewTable(narr, nhash int) *Table {
+	t, err := s.newTable(narr, nhash)
+	if err != nil {
+		t, _ = s.newTable(0, 0)
+		s.used = s.next // the next allocation finds it
+	}
+	return t
+}
+
+func (s *State) newTable(narr, nhash int) (*Table, error) {
+	if err := s.alloc(tableSize); err != nil {
+		return nil, err
+	}
+	s.ids++
+	t := &Table{st: s, id: s.ids, flags: 0}
+	if narr > 0 || nhash > 0 {
+		if err := t.resize(narr, nhash); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// Load gives a function of a compiled chunk with this state's globals.
+func (s *State) Load(p *Proto) Value {
+	s.ids++
+	return functionValue(&function{proto: p, env: s.globals, id: s.ids})
+}
+
+// Register sets a Go function in a table.
+func (s *State) Register(t *Table, name string, f Func) {
+	_ = t.set(String(name), NewFunc(name, f)) // a name is a valid key, and the limit is not set yet
+}
+
+// Reset forgets what a script left behind: its stacks, its coroutines and its
+// memory count. The globals stay, and so does the limit.
+func (s *State) Reset() {
+	s.main.clear()
+	s.cur = s.main
+	s.depth = 0
+	s.used, s.next = 0, s.limit
+	s.ncall = 0
+	for _, c := range s.calls {
+		c.clear()
+	}
+	s.random.seed(0)
+}

@@ -1,0 +1,170 @@
+package script
+
+import (
+	"crypto/sha1"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"redoubt/command"
+	"redoubt/lua"
+)
+
+// library is a library of functions, compiled. Its code was run once to find out
+// which functions it registers; each interpreter that calls one of them runs it
+// once more, to have the functions as values. So what a library keeps in local
+// variables is kept for each interpreter by itself: it is for constants, not for
+// data.
+type library struct {
+	name      string
+	source    string
+	proto     *lua.Proto
+	functions []*function // by name
+}
+
+// function is a function that a library has registered.
+type function struct {
+	program
+	description *string
+}
+
+// loading is the run of a library's code.
+type loading struct {
+	lib   *library
+	found map[string]lua.Value
+	seen  []*function
+	start time.Time // when set, it may take loadTime
+}
+
+const (
+	// loadTime is how long a library may take to register its functions.
+	loadTime = 500 * time.Millisecond
+	// loadTick is after how many instructions it is asked for the time.
+	loadTick = 20000
+)
+
+// prepare compiles a library and runs its code. Errors are for the client.
+func (e *Engine) prepare(source string) (*library, error) {
+	if l := e.prepared.get(source); l != nil {
+		return l, nil
+	}
+	name, code, err := libraryHead(source)
+	if err != nil {
+		return nil, err
+	}
+	proto, err := lua.Compile(source[code:], "user_function")
+	if err != nil {
+		return nil, command.Error("ERR Error compiling function: " + err.Error())
+	}
+	l := &library{name: name, source: source, proto: proto}
+	st := e.functions.get()
+	defer e.functions.put(st)
+	ld := &loading{lib: l, found: make(map[string]lua.Value), start: time.Now()}
+	st.SetLimit(e.Memory())
+	st.SetBudget(loadTick, func() error {
+		if time.Since(ld.start) > loadTime {
+			return errLoadTime
+		}
+		return nil
+	})
+	err = st.load(ld)
+	st.flushLog()
+	st.run = run{logs: st.run.logs[:0]}
+	st.Reset()
+	if err != nil {
+		return nil, err
+	}
+	if len(ld.seen) == 0 {
+		return nil, command.Error("ERR No functions registered")
+	}
+	l.functions = ld.seen
+	slices.SortFunc(l.functions, func(a, b *function) int { return strings.Compare(a.name, b.name) })
+	st.loaded[l] = ld.found
+	e.prepared.put(l)
+	return l, nil
+}
+
+const errLoadTime = command.Error("ERR Error registering functions: ERR " + msgLoadTimeout)
+
+// load runs the code of a library in this interpreter.
+func (st *state) load(ld *loading) error {
+	st.loading = ld
+	st.setIndex(st.lean)
+	_, err := st.Call(st.Load(ld.lib.proto))
+	st.setIndex(st.whole)
+	st.loading = nil
+	if err == nil {
+		return nil
+	}
+	raised, ok := err.(*lua.Error)
+	if !ok {
+		return err
+	}
+	msg := "ERR " + describe(raised.Value)
+	if raised.Value.Kind() == lua.KindTable {
+		msg, _ = raised.Value.Table().GetStr("err").ToString()
+	}
+	return command.Error("ERR Error registering functions: " + errorText(msg))
+}
+
+// setIndex chooses which globals there are.
+func (st *state) setIndex(v lua.Value) {
+	st.index.SetReadonly(false)
+	set(st.index, "__index", v)
+	st.index.SetReadonly(true)
+}
+
+// function gives a function as a value of this interpreter.
+func (st *state) function(p *program) (lua.Value, error) {
+	if fs := st.loaded[p.lib]; fs != nil {
+		return fs[p.name], nil
+	}
+	if r := st.e.registry.Load(); r.version != st.version {
+		for l := range st.loaded {
+			if r.libraries[l.name] != l {
+				delete(st.loaded, l)
+			}
+		}
+		st.version = r.version
+	}
+	ld := &loading{lib: p.lib, found: make(map[string]lua.Value)}
+	if err := st.load(ld); err != nil {
+		return lua.Nil, err
+	}
+	st.loaded[p.lib] = ld.found
+	return ld.found[p.name], nil
+}
+
+// prepared keeps libraries that are being loaded: a command that changes libraries
+// is run a second time when everything is latched, and then applied.
+type prepared struct {
+	mu   sync.Mutex
+	libs map[digest]*library
+}
+
+const maxPrepared = 256
+
+func (p *prepared) get(source string) *library {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.libs) == 0 {
+		return nil
+	}
+	return p.libs[sha1.Sum([]byte(source))]
+}
+
+func (p *prepared) put(l *library) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.libs == nil || len(p.libs) >= maxPrepared {
+		p.libs = make(map[digest]*library)
+	}
+	p.libs[sha1.Sum([]byte(l.source))] = l
+}
+
+func (p *prepared) drop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.libs = nil
+}
