@@ -42,10 +42,11 @@ tools: ## install what oracle and bench compare with (Debian: redis-server, redi
 	apt-get update && apt-get install -y redis-server redis-tools
 
 oracle: ## command scripts and random sequences against a real redis-server
-	REDOUBT_ORACLE=1 $(GO) test -count=1 -timeout 60m ./test/... ./command ./wire
+	REDOUBT_ORACLE=1 $(GO) test -count=1 -timeout 60m ./test/... ./command ./wire ./lua/... ./script ./acl ./config
 
 crash: ## many rounds of kill -9 and restart
 	REDOUBT_CRASH_ROUNDS=100 $(GO) test -count=1 -timeout 30m ./test/crash
+	$(GO) test -count=1 -timeout 30m ./test/serial -rounds 20
 
 clients: ## programs with client libraries of Go, Python, Node, Java and Rust; needs those and package registries
 	REDOUBT_CLIENTS=1 $(GO) test -count=1 -timeout 60m -v -run 'TestClients' ./test/clients
@@ -53,7 +54,7 @@ clients: ## programs with client libraries of Go, Python, Node, Java and Rust; n
 idle: ## what 10,000 idle connections cost
 	REDOUBT_IDLE=10000 $(GO) test -count=1 -run Idle -v ./server
 
-SUITES ?= everysec always types large many sustained
+SUITES ?= everysec always types session large many sustained
 
 bench: ## compare with redis-server, half an hour; writes docs/bench (SUITES="large many", BENCHFLAGS=-quick)
 	@for suite in $(SUITES); do $(GO) run ./bench -suite $$suite $(BENCHFLAGS) || exit 1; done

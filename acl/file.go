@@ -109,7 +109,7 @@ func (r *Registry) Declare(lines [][]string) error {
 		}
 		for _, op := range rules {
 			if err := r.apply(u, op); err != nil {
-				return fmt.Errorf("Error in user declaration '%s': %w", op, err) //nolint:staticcheck // Redis's text
+				return fmt.Errorf("Error loading ACL rule '%s' for the user named '%s': %w", op, name, err) //nolint:staticcheck // Redis's text
 			}
 		}
 		if name == DefaultName {

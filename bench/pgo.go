@@ -44,7 +44,7 @@ func makeProfile(out string) error {
 	}
 	profile := make(chan error, 1)
 	var raw []byte
-	const seconds = 60
+	const seconds = 90
 	go func() {
 		r, err := http.Get(fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", metrics, seconds))
 		if err == nil {

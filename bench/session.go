@@ -39,6 +39,7 @@ func sessionCases(sha string) (all []sessionCase) {
 		{loadCase: loadCase{name: "PUBLISH to 0", requests: mix{&publish}}},
 		{loadCase: loadCase{name: "PUBLISH to 1", requests: mix{&publish}}, beside: subscribers(1)},
 		{loadCase: loadCase{name: "PUBLISH to 10", requests: mix{&publish}}, beside: subscribers(10)},
+		{loadCase: loadCase{name: "PUBLISH to 100", requests: mix{&publish}}, beside: subscribers(100)},
 	}
 	for _, p := range []int{1, 16} {
 		for _, c := range list {

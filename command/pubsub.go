@@ -23,11 +23,13 @@ var spublish = &Command{
 	Run:        func(c *Ctx) error { return publishTo(c, true) },
 }
 
-// publishTo notes the message: it is sent when the execution is committed. While
-// the store is being opened nobody has subscribed to anything that could be sent.
+// publishTo notes the message, if there is anybody to hear it: it is sent when the
+// execution is committed.
 func publishTo(c *Ctx, shard bool) error {
 	n := c.Receivers(c.Args[1], shard)
-	c.Tx.Publish(c.Args[1], c.Args[2], shard)
+	if n > 0 {
+		c.Tx.Publish(c.Args[1], c.Args[2], shard)
+	}
 	c.Reply.Int(int64(n))
 	return nil
 }

@@ -232,8 +232,9 @@ func (b *Batch) unlink(slot int) {
 // Empty says whether the batch would change nothing.
 func (b *Batch) Empty() bool { return len(b.log)+len(b.ranges)+len(b.counters) == 0 }
 
-// Len is the number of notes, and Size about how many bytes they hold.
-func (b *Batch) Len() int  { return len(b.log) + len(b.ranges) }
+// Len is the number of rows and ranges noted, and Size about how many bytes the
+// notes hold.
+func (b *Batch) Len() int  { return len(b.heads) + len(b.ranges) }
 func (b *Batch) Size() int { return len(b.arena) }
 
 // Reset forgets everything but keeps the memory, unless it is large.

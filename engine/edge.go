@@ -68,7 +68,7 @@ func (t *Txn) mergeEdge(edged Edged, lo, hi []byte, reverse bool, b []byte) (row
 		if k := batch.keyAt(mine); reverse {
 			hi = k
 		} else {
-			lo = after(k)
+			lo = own.after(k)
 		}
 	}
 	if !found {
@@ -84,7 +84,11 @@ func (t *Txn) mergeEdge(edged Edged, lo, hi []byte, reverse bool, b []byte) (row
 // for more an iterator is better.
 const maxSteps = 64
 
-func after(key []byte) []byte { return append(append(make([]byte, 0, len(key)+1), key...), 0) }
+// after is the first key behind another, valid until the next call.
+func (c *cursor) after(key []byte) []byte {
+	c.o.bound = append(append(c.o.bound[:0], key...), 0)
+	return c.o.bound
+}
 
 // passDeleted steps over rows at the very beginning of a range, or at its end if it
 // is walked backwards, that the batch has deleted.
@@ -92,7 +96,7 @@ func (c *cursor) passDeleted(lo, hi []byte) (_, _ []byte) {
 	for i := c.peek(); i >= 0 && c.b.at(i).deleted; i = c.peek() {
 		switch k := c.b.keyAt(i); {
 		case !c.reverse && bytes.Equal(k, lo):
-			lo = after(k)
+			lo = c.after(k)
 		case c.reverse && len(hi) == len(k)+1 && hi[len(k)] == 0 && bytes.Equal(k, hi[:len(k)]):
 			hi = k
 		default:

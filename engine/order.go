@@ -26,6 +26,7 @@ type order struct {
 	spare [][]int32 // runs to be used again
 	gap   gap
 	tally tally
+	bound []byte // scratch
 }
 
 const (

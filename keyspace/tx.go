@@ -535,9 +535,12 @@ func (t *Tx) touchAll(db int) {
 
 // Publish has a message published once the execution is committed.
 func (t *Tx) Publish(channel, payload []byte, shard bool) {
-	if t.err == nil {
-		t.FX.Messages = append(t.FX.Messages, Message{append([]byte(nil), channel...), append([]byte(nil), payload...), shard, len(t.FX.Events)})
+	if t.err != nil {
+		return
 	}
+	n := len(channel)
+	b := append(append(make([]byte, 0, n+len(payload)), channel...), payload...)
+	t.FX.Messages = append(t.FX.Messages, Message{b[:n:n], b[n:], shard, len(t.FX.Events)})
 }
 
 // Changed notes one change of a key by a command: it counts, and it is an

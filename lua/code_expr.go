@@ -273,14 +273,14 @@ func (f *funcState) jumpIf(e *expr, cond int) int {
 	return f.emit(opTestSet, noRegister, e.info, cond, noJump)
 }
 
-// goIfTrue makes code that goes on when e is true and jumps otherwise.
+// goIfTrue makes code that goes on when e is true and jumps otherwise. (A false
+// constant is no plain jump: one would drag along tests that wait to jump here,
+// and they would carry the wrong value.)
 func (f *funcState) goIfTrue(e *expr) {
 	f.discharge(e)
 	at := noJump
 	switch e.kind {
 	case xString, xNumber, xTrue:
-	case xFalse:
-		at = f.jump()
 	case xJump:
 		f.negate(e)
 		at = e.info
@@ -298,8 +298,6 @@ func (f *funcState) goIfFalse(e *expr) {
 	at := noJump
 	switch e.kind {
 	case xNil, xFalse:
-	case xTrue:
-		at = f.jump()
 	case xJump:
 		at = e.info
 	default:

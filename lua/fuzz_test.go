@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"redoubt/internal/race"
 	"redoubt/lua"
 	"redoubt/lua/internal/corpus"
 )
@@ -100,7 +101,11 @@ func TestRandomSplices(t *testing.T) {
 			words = append(words, strings.Fields(c.Source)...)
 		}
 	}
-	for range 20000 {
+	rounds := 10000
+	if race.Enabled {
+		rounds = 500
+	}
+	for range rounds {
 		var b strings.Builder
 		for range 1 + rnd.IntN(25) {
 			at := rnd.IntN(len(words) - 4)

@@ -35,14 +35,14 @@ func init() {
 		}
 	}
 	mathFunctions = functions(
-		"abs", one(math.Abs), "acos", one(math.Acos), "asin", one(math.Asin), "atan", one(math.Atan),
-		"atan2", two(math.Atan2), "ceil", one(math.Ceil), "cos", one(math.Cos), "cosh", one(math.Cosh),
+		"abs", one(math.Abs), "acos", one(arccosine), "asin", one(arcsine), "atan", one(arctangent),
+		"atan2", two(arctangent2), "ceil", one(math.Ceil), "cos", one(cosine), "cosh", one(hyperbolicCosine),
 		"deg", one(func(x float64) float64 { return x / (math.Pi / 180) }),
-		"exp", one(math.Exp), "floor", one(math.Floor), "fmod", two(math.Mod), "mod", two(math.Mod), "frexp", mathFrexp,
-		"ldexp", mathLdexp, "log", one(math.Log), "log10", one(math.Log10), "max", mathMax, "min", mathMin,
+		"exp", one(exp), "floor", one(math.Floor), "fmod", two(math.Mod), "mod", two(math.Mod), "frexp", mathFrexp,
+		"ldexp", mathLdexp, "log", one(logarithm), "log10", one(log10), "max", mathMax, "min", mathMin,
 		"modf", mathModf, "pow", two(power), "rad", one(func(x float64) float64 { return x * (math.Pi / 180) }),
-		"random", mathRandom, "randomseed", mathRandomseed, "sin", one(math.Sin), "sinh", one(math.Sinh),
-		"sqrt", one(math.Sqrt), "tan", one(math.Tan), "tanh", one(math.Tanh),
+		"random", mathRandom, "randomseed", mathRandomseed, "sin", one(sine), "sinh", one(hyperbolicSine),
+		"sqrt", one(math.Sqrt), "tan", one(tangent), "tanh", one(hyperbolicTangent),
 	)
 }
 

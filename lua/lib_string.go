@@ -199,8 +199,12 @@ func stringChar(c *Call) error {
 // stringDump gives the beginning of what Lua would give. Nothing can be done with
 // it: as in Redis, load takes no binary code.
 func stringDump(c *Call) error {
-	if _, err := c.checkFunction(0); err != nil {
+	fn, err := c.checkFunction(0)
+	if err != nil {
 		return err
+	}
+	if fn.fn().proto == nil {
+		return c.Errorf("unable to dump given function")
 	}
 	c.Return(String("\x1bLuaQ"))
 	return nil

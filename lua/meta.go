@@ -177,13 +177,6 @@ func modulo(x, y float64) float64 {
 	return x - math.Floor(x/y)*y
 }
 
-func power(x, y float64) float64 {
-	if y == 2 {
-		return x * x
-	}
-	return math.Pow(x, y)
-}
-
 // textLen is the length of a string, for the budget: what is done with long
 // strings is more than an instruction.
 func textLen(v Value) int {

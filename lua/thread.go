@@ -95,6 +95,7 @@ func (th *thread) clear() {
 	}
 	th.yielded = nil
 	th.status = suspended
+	th.env = th.st.globals // setfenv(0) lasts as long as the script
 }
 
 // need makes sure of n slots behind at, and of a window.

@@ -79,7 +79,7 @@ func (e *Engine) execute(c *command.Ctx, p *program, numkeys int, ro bool) error
 	if err := p.admit(c, ro); err != nil {
 		return err
 	}
-	if !c.Tx.Worker && p.heavy.Load() > 0 {
+	if p.heavy.Load() > 0 && hurried(c) {
 		p.heavy.Add(-1)
 		c.Tx.Fail(keyspace.ErrHeavy)
 		return keyspace.ErrHeavy
@@ -104,6 +104,19 @@ func (e *Engine) execute(c *command.Ctx, p *program, numkeys int, ro bool) error
 	return err
 }
 
+// Hurried is a command.Caller that says whether others wait for it while it runs a
+// command, although it may take long: one that holds its session, say.
+type Hurried interface{ Hurried() bool }
+
+// hurried says whether a script has a budget.
+func hurried(c *command.Ctx) bool {
+	if !c.Tx.Worker {
+		return true
+	}
+	h, ok := c.Caller.(Hurried)
+	return ok && h.Hurried()
+}
+
 // begin prepares an interpreter for an execution.
 func (st *state) begin(c *command.Ctx, p *program, ro bool) {
 	r := &st.run
@@ -117,11 +130,11 @@ func (st *state) begin(c *command.Ctx, p *program, ro bool) {
 	}
 	st.random.seed(int32(c.Seed ^ c.Seed>>32))
 	st.SetLimit(st.e.Memory())
-	if c.Tx.Worker {
+	if hurried(c) {
+		st.SetBudget(loopBudget, st.onLoop)
+	} else {
 		r.job = st.e.running.add(c, p)
 		st.SetBudget(workerTick, st.onWorker)
-	} else {
-		st.SetBudget(loopBudget, st.onLoop)
 	}
 }
 

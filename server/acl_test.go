@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"redoubt/command/commandtest"
 	"redoubt/config"
 	"redoubt/engine/mem"
 	"redoubt/internal/respclient"
@@ -52,7 +53,7 @@ func TestUsersThatStopTheServer(t *testing.T) {
 		{":1: Error in applying operation '+nosuch': Unknown command or category name in ACL", []string{"--aclfile", bad}},
 		{":2: Syntax error", []string{"--aclfile", bad}},
 		{"Duplicate user found", []string{"--user", "bob", "--user", "bob"}},
-		{"Error in user declaration '+nosuch'", []string{"--user", "bob", "+nosuch"}},
+		{"Error loading ACL rule '+nosuch' for the user named 'bob': Unknown command", []string{"--user", "bob", "+nosuch"}},
 		{"Unmatched parenthesis", []string{"--user", "bob", "(+get"}},
 	} {
 		if got := refused(t, test.args...); !strings.Contains(got, test.want) {
@@ -164,6 +165,26 @@ func TestACLFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := c.do("ACL", "LOAD"); got != "(error) ERR Error loading ACLs, opening file 'users.acl': No such file or directory" {
+		t.Error(got)
+	}
+}
+
+// Rules may be about any command that Redis has, so that users can be moved here.
+func TestRulesAboutCommandsOfRedis(t *testing.T) {
+	t.Parallel()
+	recorded, err := commandtest.Load("../command/testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := start(t, false).dial()
+	for name := range recorded {
+		for _, sign := range []string{"+", "-"} {
+			if got := c.do("ACL", "SETUSER", "u", sign+name); got != "OK" {
+				t.Errorf("%s%s: %s", sign, name, got)
+			}
+		}
+	}
+	if got := c.do("ACL", "DRYRUN", "u", "GET", "k"); !strings.Contains(got, "no permissions to run") {
 		t.Error(got)
 	}
 }

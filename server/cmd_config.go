@@ -78,12 +78,14 @@ func configResetStat(c *localCall) error {
 	return nil
 }
 
-func configRewrite(c *localCall) error {
+func configRewrite(c *localCall) error { return rewriteConfig(c, c.srv.cfg.Rewrite) }
+
+func rewriteConfig(c *localCall, rewrite func(path string) error) error {
 	path := c.srv.cfg.File()
 	if path == "" {
 		return command.Error("ERR The server is running without a config file")
 	}
-	if err := c.srv.cfg.Rewrite(path); err != nil {
+	if err := rewrite(path); err != nil {
 		c.srv.log.Warn("CONFIG REWRITE failed", "err", err)
 		return command.Error("ERR Rewriting config file: " + strings.TrimPrefix(err.Error(), "rewriting the config file: "))
 	}

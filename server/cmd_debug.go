@@ -55,6 +55,9 @@ func debugSubs() []debugSub {
 		{"client-eviction", 0, 0, "", "Clients are not evicted here.", func(*localCall) error {
 			return command.Error("ERR maxmemory-clients is disabled.")
 		}},
+		{"config-rewrite-force-all", 0, 0, "", "Is CONFIG REWRITE that writes what has its default value, too.", func(c *localCall) error {
+			return rewriteConfig(c, c.srv.cfg.RewriteAll)
+		}},
 		{"dict-resizing", 1, 1, "<0|1>", "Does nothing: there are no hash tables to resize.", (*localCall).ok},
 		{"digest", 0, 0, "", "Shows a hash of all databases. Equal contents have equal hashes, on any engine.", debugDigest},
 		{"digest-value", 0, -1, "<key> [<key> ...]", "Shows a hash of the value of each key.", debugDigestValue},
@@ -111,7 +114,7 @@ func debugSubs() []debugSub {
 
 // debugUnsupported are subcommands of Redis that would do nothing sensible.
 var debugUnsupported = map[string]bool{
-	"aof-flush-sleep": true, "assert": true, "clusterlink": true, "config-rewrite-force-all": true, "crash-and-recover": true,
+	"aof-flush-sleep": true, "assert": true, "clusterlink": true, "crash-and-recover": true,
 	"drop-cluster-packet-filter": true, "htstats-key": true, "jmap": true, "leak": true, "mallctl": true, "mallctl-str": true,
 	"oom": true, "panic": true, "quicklist": true, "restart": true, "sdslen": true, "segfault": true, "stringmatch-test": true,
 }

@@ -123,8 +123,7 @@ func auth(c *localCall) error {
 func (c *localCall) login(name, password []byte) bool {
 	s, h := c.s, c.srv.acl.Authenticate(name, password)
 	if h == nil {
-		user := cString(name, len(name))
-		s.noteFailedLogin(user, string(c.args[0]), c.args)
+		s.noteFailedLogin(string(name), string(c.args[0]), c.args)
 		return false
 	}
 	s.user, s.authenticated = h, true

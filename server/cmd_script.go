@@ -107,6 +107,9 @@ func scriptDebug(c *localCall) error {
 	return command.Error("ERR Use SCRIPT DEBUG YES/SYNC/NO")
 }
 
+// Hurried implements script.Hurried: on its carrier a session's mu is held.
+func (c *caller) Hurried() bool { return c.carried }
+
 // Recording implements script.Recorder: the session's statistics have a record of
 // what its scripts ran.
 func (c *caller) Recording() *script.Record {
@@ -189,4 +192,7 @@ func infoScripts(t *infoText) {
 	t.nums("running_scripts", f.Running, "longest_running_script_ms", f.Longest.Milliseconds())
 }
 
-var _ script.Recorder = (*caller)(nil)
+var (
+	_ script.Recorder = (*caller)(nil)
+	_ script.Hurried  = (*caller)(nil)
+)

@@ -70,10 +70,13 @@ func (srv *Server) notify(ev *keyspace.Event, ticket engine.Ticket) {
 		return append(strconv.AppendInt(append(buf[:0], prefix...), int64(ev.DB), 10), "__:"...)
 	}
 	ways := notifyWays(srv.notifying.Load())
+	var one [1]keyspace.Message
 	if ways&notifyKeyspace != 0 {
-		srv.pubsub.deliver(append(channel(keyspacePrefix), ev.Key...), []byte(ev.Name), false, ticket)
+		one[0] = keyspace.Message{Channel: append(channel(keyspacePrefix), ev.Key...), Payload: []byte(ev.Name)}
+		srv.pubsub.deliver(one[:], ticket)
 	}
 	if ways&notifyKeyevent != 0 {
-		srv.pubsub.deliver(append(channel(keyeventPrefix), ev.Name...), ev.Key, false, ticket)
+		one[0] = keyspace.Message{Channel: append(channel(keyeventPrefix), ev.Name...), Payload: ev.Key}
+		srv.pubsub.deliver(one[:], ticket)
 	}
 }

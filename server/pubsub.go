@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"hash/maphash"
 	"slices"
 	"strconv"
@@ -249,25 +250,51 @@ func (p *pubsub) receivers(channel []byte, shard bool) (n int) {
 	return n
 }
 
-// encoder holds a message as it is sent: in RESP2 it is an array, in RESP3 a push,
-// which differ in the first byte.
-type encoder struct{ resp2, resp3 []byte }
+// encoder holds messages as they are sent: in RESP2 each is an array, in RESP3 a
+// push, which differ in the first byte.
+type encoder struct {
+	resp2, resp3 []byte
+	heads        []int // where messages begin that have a RESP3 form which is not made yet
+}
 
 var encoders = sync.Pool{New: func() any { return new(encoder) }}
 
-// encode makes the two forms of a message of some strings.
-func (e *encoder) encode(parts ...[]byte) {
-	b := append(e.resp2[:0], '*', '0'+byte(len(parts)), '\r', '\n')
+func newEncoder() *encoder {
+	e := encoders.Get().(*encoder)
+	e.reset()
+	return e
+}
+
+func (e *encoder) reset() { e.resp2, e.resp3, e.heads = e.resp2[:0], e.resp3[:0], e.heads[:0] }
+
+// add appends a message of some strings.
+func (e *encoder) add(parts ...[]byte) {
+	e.heads = append(e.heads, len(e.resp2))
+	b := append(e.resp2, '*', '0'+byte(len(parts)), '\r', '\n')
 	for _, p := range parts {
 		b = strconv.AppendInt(append(b, '$'), int64(len(p)), 10)
 		b = append(append(append(b, '\r', '\n'), p...), '\r', '\n')
 	}
-	e.resp2, e.resp3 = b, append(e.resp3[:0], b...)
-	e.resp3[0] = '>'
+	e.resp2 = b
+}
+
+// form is what a client gets, made when the first one needs it.
+func (e *encoder) form(resp3 bool) []byte {
+	if !resp3 {
+		return e.resp2
+	}
+	if len(e.heads) > 0 {
+		e.resp3 = append(e.resp3[:0], e.resp2...)
+		for _, i := range e.heads {
+			e.resp3[i] = '>'
+		}
+		e.heads = e.heads[:0]
+	}
+	return e.resp3
 }
 
 func (e *encoder) free() {
-	if cap(e.resp2) <= keepBuffer {
+	if cap(e.resp2) <= 2*largeRun {
 		encoders.Put(e)
 	}
 }
@@ -278,8 +305,29 @@ var (
 	kindSharded = []byte("smessage")
 )
 
-// deliver sends a message to all who listen.
-func (p *pubsub) deliver(channel, payload []byte, shard bool, ticket engine.Ticket) {
+// largeRun is about how many bytes of messages are sent together.
+const largeRun = 64 << 10
+
+// publish sends messages to all who listen. Those to one channel that follow each
+// other go to its subscribers together, unless patterns may match: they get theirs
+// in between.
+func (p *pubsub) publish(list []keyspace.Message, ticket engine.Ticket) {
+	for len(list) > 0 {
+		n, size, first := 1, len(list[0].Payload), &list[0]
+		if first.Shard || p.patterns.count.Load() == 0 {
+			for n < len(list) && size < largeRun && list[n].Shard == first.Shard && bytes.Equal(list[n].Channel, first.Channel) {
+				size += len(list[n].Payload)
+				n++
+			}
+		}
+		p.deliver(list[:n], ticket)
+		list = list[n:]
+	}
+}
+
+// deliver sends messages of one channel; with patterns it is one.
+func (p *pubsub) deliver(list []keyspace.Message, ticket engine.Ticket) {
+	channel, shard := list[0].Channel, list[0].Shard
 	t, kind := &p.channels, kindMessage
 	if shard {
 		t, kind = &p.shards, kindSharded
@@ -289,8 +337,10 @@ func (p *pubsub) deliver(channel, payload []byte, shard bool, ticket engine.Tick
 		part := t.part(channel)
 		part.mu.RLock()
 		if c := part.m[string(channel)]; c != nil {
-			e = encoders.Get().(*encoder)
-			e.encode(kind, channel, payload)
+			e = newEncoder()
+			for i := range list {
+				e.add(kind, channel, list[i].Payload)
+			}
 			e.send(c, ticket)
 		}
 		part.mu.RUnlock()
@@ -298,10 +348,13 @@ func (p *pubsub) deliver(channel, payload []byte, shard bool, ticket engine.Tick
 	if !shard {
 		p.patterns.match(channel, func(c *topic) {
 			if e == nil {
-				e = encoders.Get().(*encoder)
+				e = newEncoder()
 			}
-			e.encode(kindPattern, []byte(c.name), channel, payload)
-			e.send(c, ticket)
+			for i := range list {
+				e.reset()
+				e.add(kindPattern, []byte(c.name), channel, list[i].Payload)
+				e.send(c, ticket)
+			}
 		})
 	}
 	if e != nil {
@@ -311,7 +364,7 @@ func (p *pubsub) deliver(channel, payload []byte, shard bool, ticket engine.Tick
 
 func (e *encoder) send(t *topic, ticket engine.Ticket) {
 	for _, sub := range t.subs {
-		sub.s.pushForms(e.resp2, e.resp3, ticket)
+		sub.s.pushEncoded(e, ticket)
 	}
 }
 
@@ -327,18 +380,14 @@ func (srv *Server) heard(fx *keyspace.Effects, ticket engine.Ticket) {
 	messages := fx.Messages
 	if len(fx.Events) > 0 && !srv.pubsub.quiet() {
 		for i := range fx.Events {
-			for len(messages) > 0 && messages[0].Events <= i {
-				srv.publish(&messages[0], ticket)
-				messages = messages[1:]
+			n := 0
+			for n < len(messages) && messages[n].Events <= i {
+				n++
 			}
+			srv.pubsub.publish(messages[:n], ticket)
+			messages = messages[n:]
 			srv.notify(&fx.Events[i], ticket)
 		}
 	}
-	for i := range messages {
-		srv.publish(&messages[i], ticket)
-	}
-}
-
-func (srv *Server) publish(m *keyspace.Message, ticket engine.Ticket) {
-	srv.pubsub.deliver(m.Channel, m.Payload, m.Shard, ticket)
+	srv.pubsub.publish(messages, ticket)
 }

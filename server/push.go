@@ -40,25 +40,29 @@ type pushQueue struct {
 	move   func()        // what the carrier is told to do, made once
 }
 
-// keepPushed is how much memory a queue keeps for the next messages.
-const keepPushed = 4 << 10
-
 // push sends a message to the client, whose bytes are copied. It may be called
 // from any goroutine.
-func (s *session) push(msg []byte, ticket engine.Ticket) { s.pushForms(msg, msg, ticket) }
+func (s *session) push(msg []byte, ticket engine.Ticket) {
+	s.pushes.mu.Lock()
+	s.enqueuePush(msg, ticket)
+}
 
-// pushForms is push for a message that looks different in RESP2 and in RESP3. Where
-// there is no form for the client's protocol it gets nothing.
-func (s *session) pushForms(resp2, resp3 []byte, ticket engine.Ticket) {
+// pushEncoded is push for a message that looks different in RESP2 and in RESP3.
+// Where there is no form for the client's protocol it gets nothing.
+func (s *session) pushEncoded(e *encoder, ticket engine.Ticket) {
+	s.pushes.mu.Lock()
+	s.enqueuePush(e.form(s.pushes.resp3), ticket)
+}
+
+// enqueuePush appends to the queue, whose lock is held and is given back.
+func (s *session) enqueuePush(msg []byte, ticket engine.Ticket) {
 	q := &s.pushes
-	q.mu.Lock()
-	msg := resp2
-	if q.resp3 {
-		msg = resp3
-	}
 	if len(msg) == 0 || q.shut {
 		q.mu.Unlock()
 		return
+	}
+	if q.buf == nil {
+		q.buf = s.srv.bufs.get(len(msg))
 	}
 	q.buf = append(q.buf, msg...)
 	q.ticket = max(q.ticket, ticket)
@@ -94,17 +98,19 @@ func (s *session) movePushed() {
 		return // it is moved when the session goes on
 	}
 	buf, ticket := q.buf, q.ticket
-	q.ticket = 0
+	q.buf, q.ticket = nil, 0
 	q.some.Store(false)
-	if cap(buf) <= keepPushed {
-		s.out.Buf = append(s.out.Buf, buf...)
-		q.buf, buf = buf[:0], nil
-	} else {
-		q.buf = nil
-	}
 	q.mu.Unlock()
-	s.out.Buf = append(s.out.Buf, buf...)
+	if len(buf) == 0 {
+		return
+	}
 	s.wait = max(s.wait, ticket)
+	if len(s.out.Buf) == 0 { // the common case: nothing but messages
+		buf, s.out.Buf = s.out.Buf, buf
+	} else {
+		s.out.Buf = append(s.out.Buf, buf...)
+	}
+	s.srv.bufs.put(buf)
 }
 
 // hear moves what was pushed, if there is anything.

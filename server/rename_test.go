@@ -76,8 +76,27 @@ func TestRenamedCommands(t *testing.T) {
 		if got := m.read(); !strings.HasSuffix(got, `"login" "(redacted)"`) {
 			t.Error(got)
 		}
-		if got := c.do("EVAL", "return redis.call('fetch', 'k')", "0"); got != `"1"` && !strings.Contains(got, "unknown command") {
+		if got := c.do("EVAL", "return redis.call('fetch', 'k')", "0"); got != `"1"` {
 			t.Errorf("from a script: %s", got)
+		}
+		if got := c.do("EVAL", "return redis.call('get', 'k')", "0"); !strings.Contains(got, "ERR Unknown Redis command called from script") {
+			t.Errorf("the old name from a script: %s", got)
+		}
+		if got := c.do("ACL", "SETUSER", "u", "on", "nopass", "~*", "+get", "-keys"); got != "OK" {
+			t.Errorf("the rules know the old names: %s", got)
+		}
+		if got := c.do("ACL", "SETUSER", "u", "+fetch"); !strings.Contains(got, "Unknown command or category name in ACL") {
+			t.Errorf("the rules know the new names: %s", got)
+		}
+		if got := c.do("ACL", "DRYRUN", "u", "fetch", "k"); got != "OK" {
+			t.Error(got)
+		}
+		c.do("login", "u", "x")
+		if got := c.do("fetch", "k"); got != `"1"` {
+			t.Error(got)
+		}
+		if got := c.do("store", "k", "2"); !strings.Contains(got, "NOPERM User u has no permissions to run the 'set' command") {
+			t.Error(got)
 		}
 	})
 }

@@ -236,7 +236,7 @@ func (s *session) readDone(cmd *command.Command, args [][]byte) {
 		})
 	}
 	for _, key := range k.stale {
-		e := encoders.Get().(*encoder)
+		e := newEncoder()
 		e.invalidation([]string{key})
 		k.send(e, s.srv, 0)
 		e.free()
@@ -370,7 +370,7 @@ func (t *tracking) invalidate(key []byte, by int64, ticket engine.Ticket) {
 		return
 	}
 	t.keys.Add(-1)
-	e := encoders.Get().(*encoder)
+	e := newEncoder()
 	defer e.free()
 	e.invalidation([]string{string(key)})
 	t.items.Add(-r.each(func(k *tracker) {
@@ -419,7 +419,7 @@ func (t *tracking) invalidateAll(ticket engine.Ticket) {
 			t.items.Add(-r.each(func(*tracker) {}))
 		}
 	}
-	e := encoders.Get().(*encoder)
+	e := newEncoder()
 	defer e.free()
 	e.invalidation(nil)
 	t.mu.RLock()
@@ -443,7 +443,7 @@ func (t *tracking) broadcast(touched []keyspace.Touch, ticket engine.Ticket) {
 			by[string(touch.Key)] = touch.By
 		}
 	}
-	e := encoders.Get().(*encoder)
+	e := newEncoder()
 	defer e.free()
 	for prefix, trackers := range t.prefixes {
 		var keys []string
@@ -464,9 +464,10 @@ func (t *tracking) broadcast(touched []keyspace.Touch, ticket engine.Ticket) {
 			}
 			others := slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return by[key] == k.id })
 			if len(others) > 0 {
-				own := new(encoder)
+				own := newEncoder()
 				own.invalidation(others)
 				k.send(own, t.srv, ticket)
+				own.free()
 			}
 		}
 	}
@@ -475,8 +476,9 @@ func (t *tracking) broadcast(touched []keyspace.Touch, ticket engine.Ticket) {
 // invalidation makes the message that keys were changed, all without any: in RESP3
 // a push of its own, in RESP2 one of a channel.
 func (e *encoder) invalidation(keys []string) {
-	e.resp2 = append(e.resp2[:0], "*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n"...)
-	e.resp3 = append(e.resp3[:0], ">2\r\n$10\r\ninvalidate\r\n"...)
+	e.reset()
+	e.resp2 = append(e.resp2, "*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n"...)
+	e.resp3 = append(e.resp3, ">2\r\n$10\r\ninvalidate\r\n"...)
 	if keys == nil {
 		e.resp2, e.resp3 = append(e.resp2, "$-1\r\n"...), append(e.resp3, "_\r\n"...)
 		return
@@ -498,16 +500,16 @@ func (k *tracker) send(e *encoder, srv *Server, ticket engine.Ticket) {
 	switch {
 	case !k.on || k.s == nil:
 	case k.redirect == 0:
-		k.s.pushForms(nil, e.resp3, ticket)
+		k.s.pushEncoded(&encoder{resp3: e.resp3}, ticket)
 	default:
 		if to := srv.clients.find(k.redirect); to == nil {
 			k.broken = true
 			b := append(strconv.AppendInt([]byte(">2\r\n$21\r\ntracking-redir-broken\r\n:"), k.redirect, 10), '\r', '\n')
-			k.s.pushForms(nil, b, ticket)
+			k.s.pushEncoded(&encoder{resp3: b}, ticket)
 		} else if to.subscribed.Load() {
-			to.pushForms(e.resp2, e.resp3, ticket)
+			to.pushEncoded(e, ticket)
 		} else {
-			to.pushForms(nil, e.resp3, ticket)
+			to.pushEncoded(&encoder{resp3: e.resp3}, ticket)
 		}
 	}
 }

@@ -113,6 +113,9 @@ func banner(out io.Writer, cfg *config.Config, srv *server.Server) {
 	}
 	fmt.Fprintf(out, "Redoubt %s, process %d\n", server.Version, os.Getpid())
 	fmt.Fprintf(out, "  listening   %s\n", srv.Addr())
+	if tls := srv.TLSAddr(); tls != nil {
+		fmt.Fprintf(out, "  with TLS    %s\n", tls)
+	}
 	fmt.Fprintf(out, "  data        %s\n", data)
 	fmt.Fprintf(out, "  durability  %s\n", durability)
 	fmt.Fprintf(out, "  memory      %d MiB (maxmemory)\n", cfg.Int("maxmemory")>>20)

@@ -91,7 +91,9 @@ func openStore(fs *diskFS, dir, rounds string, cache int64, log *slog.Logger, fa
 		EventListener:              s.listener(),
 	}
 	for i := range o.Levels {
-		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+		if i < len(o.Levels)-1 { // Pebble's Get does not use those of the last level
+			o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+		}
 		o.Levels[i].BlockSize = 4 << 10 // a cold read takes one, and leaves it as garbage
 		o.TargetFileSizes[i] = tableBytes
 		// Snappy while data is young and rewritten often, zstd where it settles.

@@ -76,7 +76,7 @@ func newInterpreter(t testing.TB) *interpreter {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := lua.Compile(string(text), "@user_script")
+	p, err := lua.Compile(string(text), "user_script")
 	if err != nil {
 		t.Fatalf("compile show.lua: %v", err)
 	}
@@ -122,5 +122,30 @@ func TestCorpus(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestReset: what a script has set is gone for the next one.
+func TestReset(t *testing.T) {
+	t.Parallel()
+	s := lua.New()
+	reset := lib.Open(s)
+	l := libs{t, s}
+	if _, err := l.run(0, "cjson.encode_number_precision(3) cjson.decode_max_depth(1) cjson.encode_sparse_array(true)", ""); err != nil {
+		t.Fatal(err)
+	}
+	const probe = "return cjson.encode({1.23456, {[100] = 1}, cjson.decode_max_depth()})"
+	for _, want := range []string{`[1.23,{"100":1},1]`, "user_script:1: Cannot serialise table: excessively sparse array"} {
+		res, err := l.run(0, probe, "")
+		got := ""
+		if err != nil {
+			got = err.Error()
+		} else {
+			got = res[0].Str()
+		}
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+		reset()
 	}
 }

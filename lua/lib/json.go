@@ -8,8 +8,7 @@ import (
 )
 
 // settings are what a cjson table's functions agree on. cjson.new makes a table
-// with settings of its own; those of the global one live as long as the state,
-// as in Redis.
+// with settings of its own.
 type settings struct {
 	sparseConvert   bool // an array with too many holes becomes an object
 	sparseRatio     int32
@@ -40,17 +39,24 @@ func defaultSettings() settings {
 	}
 }
 
-func openJSON(s *lua.State) {
+func (set *settings) reset() {
+	spare := set.spare
+	*set = defaultSettings()
+	set.spare = spare
+}
+
+func openJSON(s *lua.State) *settings {
 	t := s.NewTable(0, 0)
-	fillJSON(s, t)
+	set := fillJSON(s, t)
 	publish(s, "cjson", t)
+	return set
 }
 
 // fillJSON makes a cjson table of an empty one. The order in which it is filled
 // is Redis's, too: it decides in which order a script sees it.
-func fillJSON(s *lua.State, t *lua.Table) {
+func fillJSON(s *lua.State, t *lua.Table) *settings {
 	set := new(settings)
-	*set = defaultSettings()
+	set.reset()
 	s.Register(t, "encode", set.encode)
 	s.Register(t, "decode", set.decode)
 	s.Register(t, "encode_sparse_array", set.encodeSparseArray)
@@ -65,6 +71,7 @@ func fillJSON(s *lua.State, t *lua.Table) {
 	_ = t.SetStr("null", lua.Null)
 	_ = t.SetStr("_NAME", lua.String("cjson"))
 	_ = t.SetStr("_VERSION", lua.String("2.1.0"))
+	return set
 }
 
 // jsonSize is about what the functions of a cjson table take.

@@ -43,6 +43,7 @@ type token struct {
 }
 
 type decoder struct {
+	pace
 	c       *lua.Call
 	s       *lua.State
 	set     *settings
@@ -52,7 +53,7 @@ type decoder struct {
 	escaped bool   // the last string is in tmp
 	depth   int32
 	slots   int // what the C code would have on its stack
-	work    int
+	keys    [32]lua.Value
 }
 
 // decode is cjson.decode.
@@ -95,8 +96,7 @@ func (d *decoder) unexpected(want string, t token) error {
 // empty: whoever asked puts it in its place and then has it filled, so that the
 // accounts of memory see it grow.
 func (d *decoder) value(t token) (lua.Value, error) {
-	d.work++
-	if err := pace(d.s, d.work); err != nil {
+	if err := d.step(d.s); err != nil {
 		return lua.Nil, err
 	}
 	switch t.kind {
@@ -159,7 +159,7 @@ func (d *decoder) object(into *lua.Table) error {
 		if t.kind != tokenString {
 			return d.unexpected("object key string", t)
 		}
-		key, err := d.text(t)
+		key, err := d.key(t)
 		if err != nil {
 			return err
 		}
@@ -211,6 +211,22 @@ func (d *decoder) array(into *lua.Table) error {
 		}
 		t = d.next()
 	}
+}
+
+// key gives the string of a token that names a field. Objects of one document
+// tend to have the same ones, so the last ones are kept.
+func (d *decoder) key(t token) (lua.Value, error) {
+	n := len(t.text)
+	if d.escaped || n == 0 || n > 40 {
+		return d.text(t)
+	}
+	known := &d.keys[(n*7+int(t.text[0])+int(t.text[n-1])*3)%len(d.keys)]
+	if known.Str() == t.text {
+		return *known, nil
+	}
+	v, err := d.text(t)
+	*known = v
+	return v, err
 }
 
 // text gives the string of a token, which must be the last one read.

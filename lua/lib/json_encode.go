@@ -43,6 +43,7 @@ func (set *settings) encode(c *lua.Call) error {
 
 type encoder struct {
 	buffer
+	pace
 	c   *lua.Call
 	set *settings
 }
@@ -107,8 +108,8 @@ func (e *encoder) table(v lua.Value, depth int32, slots int) error {
 func (e *encoder) arrayLength(v lua.Value) (int32, error) {
 	var highest, items int32
 	t := v.Table()
-	for k, n := lua.Nil, 0; ; n++ {
-		if err := pace(e.s, n); err != nil {
+	for k := lua.Nil; ; {
+		if err := e.step(e.s); err != nil {
 			return 0, err
 		}
 		key, _, ok, err := t.Next(k)
@@ -139,7 +140,7 @@ func (e *encoder) arrayLength(v lua.Value) (int32, error) {
 
 func (e *encoder) array(t *lua.Table, n int, depth int32, slots int) error {
 	for i := 1; i <= n; i++ {
-		if err := pace(e.s, i); err != nil {
+		if err := e.step(e.s); err != nil {
 			return err
 		}
 		if err := e.room(1); err != nil {
@@ -162,7 +163,7 @@ func (e *encoder) object(t *lua.Table, depth int32, slots int) error {
 		return err
 	}
 	for k, n := lua.Nil, 0; ; n++ {
-		if err := pace(e.s, n); err != nil {
+		if err := e.step(e.s); err != nil {
 			return err
 		}
 		key, val, ok, err := t.Next(k)

@@ -27,11 +27,16 @@ import (
 const maxStack = 8000
 
 // Open gives a state the libraries, as globals. Their tables are read-only.
-func Open(s *lua.State) {
-	openJSON(s)
+//
+// A script can change the settings of cjson for itself and, as in Redis, for
+// those that the same state runs later. Whoever lends a state to one script
+// after the other calls reset in between.
+func Open(s *lua.State) (reset func()) {
+	set := openJSON(s)
 	openMsgpack(s)
 	openStruct(s)
 	openBit(s)
+	return set.reset
 }
 
 // publish makes a library's table a global. Neither call can fail: the key is a
@@ -131,11 +136,13 @@ func cString(s string) string {
 	return s
 }
 
-// pace is called with the number of each round of a long loop: now and then it
-// tells the state, whose budget may end the script.
-func pace(s *lua.State, n int) error {
-	if n&63 == 63 {
-		return s.Work(64)
+// pace counts the steps of one call, over all its loops, and tells them to the
+// state now and then, whose budget may end the script.
+type pace struct{ steps int }
+
+func (p *pace) step(s *lua.State) error {
+	if p.steps++; p.steps&63 != 0 {
+		return nil
 	}
-	return nil
+	return s.Work(64)
 }

@@ -48,15 +48,14 @@ func msgpackPack(c *lua.Call) error {
 
 type packer struct {
 	buffer
-	c    *lua.Call
-	work int
+	pace
+	c *lua.Call
 }
 
 // value packs a value. slots is what the C code would have on its stack, the
 // value included.
 func (p *packer) value(v lua.Value, level, slots int) error {
-	p.work++
-	if err := pace(p.s, p.work); err != nil {
+	if err := p.step(p.s); err != nil {
 		return err
 	}
 	if err := p.room(9); err != nil {
@@ -194,7 +193,7 @@ func (p *packer) count(t *lua.Table) (n int, array bool, err error) {
 	array = true
 	highest := int32(0)
 	for k := lua.Nil; ; n++ {
-		if err := pace(p.s, n); err != nil {
+		if err := p.step(p.s); err != nil {
 			return 0, false, err
 		}
 		key, _, ok, err := t.Next(k)

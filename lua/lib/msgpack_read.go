@@ -88,11 +88,11 @@ func unpack(c *lua.Call, limit, offset, slots int) error {
 }
 
 type unpacker struct {
+	pace
 	c    *lua.Call
 	s    *lua.State
 	data string
 	pos  int
-	work int
 }
 
 // contents is what a table still waits for: n values, or pairs of them.
@@ -139,8 +139,7 @@ func (u *unpacker) begin(slots int) (v lua.Value, f contents, err error) {
 	if slots+1 > maxStack {
 		return v, f, u.c.Errorf("stack overflow (too many return values at once; use unpack_one or unpack_limit instead.)")
 	}
-	u.work++
-	if err := pace(u.s, u.work); err != nil {
+	if err := u.step(u.s); err != nil {
 		return v, f, err
 	}
 	switch b := head[0]; {

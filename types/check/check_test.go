@@ -74,7 +74,7 @@ func TestHealthyStore(t *testing.T) {
 func TestHealthyLargeSortedSet(t *testing.T) {
 	t.Parallel()
 	s := typestest.New(t)
-	n := 110_000
+	n := 400_000
 	few := testing.Short() || race.Enabled
 	if few {
 		n = 2000

@@ -29,6 +29,10 @@ import (
 //  3. There are segments only if there are two or more, and groups only if there
 //     are two or more. Their numbers are in the meta row.
 //
+// Groups are there for sets of some hundred thousands and more: below that a change
+// need not keep a second count, and an engine that cannot count by itself reads some
+// hundred small rows for a rank.
+//
 // A change of the set touches one segment and one group. A segment that becomes
 // too large is split in halves; one that becomes small is joined with a neighbour
 // of its group if the two together are small as well, so that joining and
@@ -45,7 +49,7 @@ import (
 // reach all cases with few elements.
 var (
 	segmentMax int64  = 512
-	groupMax   uint32 = 256
+	groupMax   uint32 = 1024
 )
 
 const (

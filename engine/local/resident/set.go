@@ -485,11 +485,13 @@ func (s *Set) delete(p *part, key []byte, hash uint64, seq, newest uint64) error
 		s.remove(p, ref, r, hash) // the store has not heard of it, and nobody else sees it
 		return nil
 	}
-	ref, r, err := s.resize(p, ref, r, hash, rowHead+len(key))
-	if err != nil {
-		return err
+	if r.size() > keepDead {
+		var err error
+		if ref, r, err = s.resize(p, ref, r, hash, rowHead+len(key)); err != nil {
+			return err
+		}
+		r.setValue(nil)
 	}
-	r.setValue(nil)
 	if !r.is(dead) {
 		r.set(dead)
 		s.dead.Add(1)
@@ -501,6 +503,11 @@ func (s *Set) delete(p *part, key []byte, hash uint64, seq, newest uint64) error
 	s.mark(p, ref, r)
 	return nil
 }
+
+// keepDead is up to which size a row that is deleted stays where it is, with a value
+// that says nothing. It is gone when the store has heard of it; to give a few bytes
+// back until then is not worth moving it, which is most of what deleting it costs.
+const keepDead = 512
 
 // resize makes room for a row of n bytes in the place of r, whose value is then
 // undefined. The row may move.
