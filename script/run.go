@@ -148,7 +148,6 @@ func (st *state) end() {
 	*r = run{logs: r.logs[:0]}
 	st.Reset()
 	clear(st.args[:cap(st.args)])
-	st.in = [2]lua.Value{}
 }
 
 // overBudget ends a script on an event loop: a worker will run it.
@@ -204,10 +203,15 @@ func (st *state) enter(keys, args [][]byte) error {
 			err = st.invoke(fn, k, a)
 		}
 	}
-	var raised *lua.Error
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
+	}
+	if raised, ok := err.(*lua.Error); ok && st.run.c.Tx.Err() == nil {
+		st.run.c.Reply.Error(st.failure(raised))
+		st.known(raised.Value)
+		return nil
+	}
+	switch {
 	case st.run.c.Tx.Err() != nil:
 		return err
 	case errors.Is(err, errKilled):
@@ -217,10 +221,6 @@ func (st *state) enter(keys, args [][]byte) error {
 		return aloneError(st.run.p.name)
 	case errors.Is(err, lua.ErrMemory) || errors.Is(err, errLargeReply):
 		return memoryError(st.run.p.name, st.e.Memory())
-	case errors.As(err, &raised):
-		st.run.c.Reply.Error(st.failure(raised))
-		st.known(raised.Value)
-		return nil
 	}
 	return err
 }

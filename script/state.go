@@ -17,10 +17,9 @@ type state struct {
 
 	globals  *lua.Table
 	random   random
-	w        wire.Writer // replies of commands
-	args     [][]byte    // arguments of a command, and
-	arena    []byte      // their bytes
-	in       [2]lua.Value
+	w        wire.Writer  // replies of commands
+	args     [][]byte     // arguments of a command, and
+	arena    []byte       // their bytes
 	onLoop   func() error // made once, since a method value is an allocation
 	onWorker func() error
 

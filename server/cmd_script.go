@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"redoubt/command"
@@ -14,14 +15,19 @@ import (
 // Scripts and functions: what of them is the server's. Package script has the
 // rest.
 
-// newScripts makes the engine for scripts. Settings are read when they are
-// needed.
+// newScripts makes the engine for scripts.
 func (srv *Server) newScripts() {
+	var memory atomic.Int64 // read for every script
+	if srv.cfg != nil {
+		read := func() error { memory.Store(srv.cfg.Int("lua-memory-limit")); return nil }
+		srv.cfg.OnChange("lua-memory-limit", read)
+		_ = read()
+	}
 	srv.scripts = script.New(script.Options{
 		Version: RedisVersion, VersionNum: redisVersionNum, Logger: srv.log,
 		Unrestricted: &srv.debug.denyScripts,
 		Threshold:    func() time.Duration { return time.Duration(srv.cfg.Int("busy-reply-threshold")) * time.Millisecond },
-		Memory:       func() int64 { return srv.cfg.Int("lua-memory-limit") },
+		Memory:       memory.Load,
 	})
 }
 

@@ -22,8 +22,9 @@ var layers = []struct {
 	below []string // prefixes of what it may import, within the module
 }{
 	{"cmd/redoubt", []string{"config", "engine", "journal", "keyspace", "server", "types"}},
-	{"server", []string{"acl", "command", "config", "engine", "executor", "glob", "keyspace", "number", "types", "wire"}},
+	{"server", []string{"acl", "command", "config", "engine", "executor", "glob", "keyspace", "number", "script", "types", "wire"}},
 	{"acl", []string{"command", "glob", "wire"}},
+	{"script", []string{"command", "glob", "keyspace", "lua", "number", "rdb", "wire"}},
 	{"executor", []string{"command", "engine", "keyspace", "wire"}},
 	{"command", []string{"engine", "glob", "keyspace", "number", "rdb", "types", "wire"}},
 	{"types", []string{"engine", "keyspace", "number", "types"}},
@@ -32,6 +33,7 @@ var layers = []struct {
 	{"journal", nil},
 	{"config", []string{"glob", "number", "wire"}},
 	{"rdb", []string{"number"}},
+	{"lua", []string{"lua"}},
 	{"wire", []string{"number"}},
 	{"glob", nil},
 	{"number", nil},

@@ -10,32 +10,37 @@ import (
 	"redoubt/internal/testserver"
 )
 
-// redis runs snippets on a real Redis.
-type redis struct {
+// server runs snippets with EVAL, on a real Redis or on Redoubt.
+type server struct {
 	t      testing.TB
 	client *respclient.Client
 	show   string
 }
 
-func newRedis(t testing.TB) *redis {
+func newRedis(t testing.TB) *server {
+	t.Helper()
+	s := testserver.StartRedis(t)
+	if !strings.HasPrefix(s.Version, "7.2.") {
+		t.Skipf("compares with Redis 7.2, this is %s", s.Version)
+	}
+	return newServer(t, s.Addr)
+}
+
+func newServer(t testing.TB, addr string) *server {
 	t.Helper()
 	text, err := os.ReadFile("testdata/show.lua")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := testserver.StartRedis(t)
-	if !strings.HasPrefix(s.Version, "7.2.") {
-		t.Skipf("compares with Redis 7.2, this is %s", s.Version)
-	}
-	c, err := respclient.Dial(s.Addr)
+	c, err := respclient.Dial(addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	return &redis{t: t, client: c, show: string(text)}
+	return &server{t: t, client: c, show: string(text)}
 }
 
-func (r *redis) run(code string) string {
+func (r *server) run(code string) string {
 	r.t.Helper()
 	v, err := r.client.Do("EVAL", r.show, "0", code)
 	if err != nil {
@@ -70,6 +75,24 @@ func TestCorpusOnRedis(t *testing.T) {
 		for _, s := range all {
 			if got := r.run(s.code); got != s.want {
 				t.Errorf("%s:%d: %s\nRedis says %s\nrecorded   %s", file, s.line, s.code, got, s.want)
+			}
+		}
+	}
+}
+
+// TestCorpusOnRedoubt runs the corpus through EVAL. Settings that a script
+// changes are its own there, so the snippets about them are not compared.
+func TestCorpusOnRedoubt(t *testing.T) {
+	t.Parallel()
+	r := newServer(t, testserver.Start(t, testserver.Options{}).Addr)
+	for _, file := range corpus(t) {
+		if strings.Contains(file, "cjson_config") {
+			continue
+		}
+		all, _ := parse(t, file, nil)
+		for _, s := range all {
+			if got := r.run(s.code); got != s.want {
+				t.Errorf("%s:%d: %s\ngot  %s\nwant %s", file, s.line, s.code, got, s.want)
 			}
 		}
 	}
