@@ -201,3 +201,70 @@ func TestScriptStatistics(t *testing.T) {
 		}
 	}
 }
+
+// Payloads of FUNCTION DUMP go from Redoubt to a real Redis and back.
+func TestFunctionPayloads(t *testing.T) {
+	testserver.Oracle(t)
+	s, r := testserver.Start(t, testserver.Options{}), testserver.StartRedis(t)
+	ours := dialScripted(t, s)
+	client, err := respclient.Dial(r.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	theirs := scripted{t, client}
+	lib := func(name, function, result string) string {
+		return fmt.Sprintf("#!lua name=%s\nlocal filler = '%s'\nredis.register_function('%s', function() return '%s' end)",
+			name, strings.Repeat("x", 300), function, result)
+	}
+	dump := func(c scripted) string {
+		v, err := c.Do("FUNCTION", "DUMP")
+		if err != nil || v.IsError() {
+			t.Fatal(v, err)
+		}
+		return v.Str
+	}
+	ours.want(`"a"`, "FUNCTION", "LOAD", lib("a", "f", "ours"))
+	ours.want(`"b"`, "FUNCTION", "LOAD", lib("b", "g", "ours"))
+	theirs.want("OK", "FUNCTION", "RESTORE", dump(ours))
+	theirs.want(`"ours"`, "FCALL", "f", "0")
+	theirs.want(`"a"`, "FUNCTION", "LOAD", "REPLACE", lib("a", "f", "theirs"))
+	payload := dump(theirs)
+	for _, c := range []scripted{ours, theirs} {
+		c.want("(error) ERR Library ", "FUNCTION", "RESTORE", payload)
+		c.want("(error) ERR Library ", "FUNCTION", "RESTORE", payload, "APPEND")
+	}
+	ours.want(`"ours"`, "FCALL", "f", "0")
+	ours.want("OK", "FUNCTION", "RESTORE", payload, "REPLACE")
+	ours.want(`"theirs"`, "FCALL", "f", "0")
+	ours.want(`"c"`, "FUNCTION", "LOAD", lib("c", "h", "ours"))
+	ours.want("OK", "FUNCTION", "RESTORE", payload, "FLUSH")
+	ours.want("(error) ERR Function not found", "FCALL", "h", "0")
+	ours.want("OK", "FUNCTION", "FLUSH")
+	ours.want(`"c"`, "FUNCTION", "LOAD", lib("c", "g", "ours"))
+	ours.want("(error) ERR Function g already exists", "FUNCTION", "RESTORE", payload, "REPLACE")
+	ours.want(`"ours"`, "FCALL", "g", "0")
+	ours.want("(error) ERR Function not found", "FCALL", "f", "0")
+}
+
+// A failed transaction leaves no library behind, neither for others nor for
+// later.
+func TestLibraryIsRolledBack(t *testing.T) {
+	t.Parallel()
+	s := testserver.Start(t, testserver.Options{Engine: "cold"})
+	c := dialScripted(t, s)
+	c.want(`"old"`, "FUNCTION", "LOAD", "#!lua name=old\nredis.register_function('f', function() return 1 end)")
+	for range 20 { // each is run some times, as rows are cold
+		c.want("OK", "MULTI")
+		c.want("QUEUED", "FUNCTION", "LOAD", "REPLACE", "#!lua name=old\nredis.register_function('g', function() return 2 end)")
+		c.want("QUEUED", "FCALL", "g", "0")
+		c.want("QUEUED", "GET", "k")
+		c.want("QUEUED", "FUNCTION", "LOAD", "REPLACE", "#!lua name=old\nredis.register_function('f', function() return 1 end)")
+		c.want("QUEUED", "FCALL", "f", "0")
+		c.want("1) \"old\"\n2) (integer) 2\n3) (nil)\n4) \"old\"\n5) (integer) 1", "EXEC")
+	}
+	c.want("OK", "MULTI")
+	c.want("QUEUED", "FUNCTION", "DELETE", "old")
+	c.want("OK", "DISCARD")
+	c.want("(integer) 1", "FCALL", "f", "0")
+}

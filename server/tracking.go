@@ -49,7 +49,6 @@ type tracking struct {
 	clients atomic.Int64
 	max     atomic.Int64
 	keys    atomic.Int64
-	items   atomic.Int64 // pairs of key and client
 	seed    maphash.Seed
 	parts   [trackParts]trackPart
 
@@ -62,9 +61,10 @@ type tracking struct {
 const trackParts = 64
 
 type trackPart struct {
-	mu sync.Mutex
-	m  map[string]readers
-	_  [40]byte // a cache line of its own for each lock
+	mu    sync.Mutex
+	m     map[string]readers
+	items int64    // pairs of key and client
+	_     [32]byte // a cache line of its own for each lock
 }
 
 // readers are the clients that have read a key: mostly it is one.
@@ -117,7 +117,14 @@ type trackFigures struct{ keys, items, prefixes int64 }
 func (t *tracking) figures() trackFigures {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return trackFigures{t.keys.Load(), t.items.Load(), int64(len(t.prefixes))}
+	f := trackFigures{keys: t.keys.Load(), prefixes: int64(len(t.prefixes))}
+	for i := range t.parts {
+		p := &t.parts[i]
+		p.mu.Lock()
+		f.items += p.items
+		p.mu.Unlock()
+	}
+	return f
 }
 
 // beginTracking tracks keys for the session, or changes how. mu is held.
@@ -179,7 +186,9 @@ func (s *session) endTracking() {
 		}
 	}
 	delete(t.all, k)
-	t.clients.Add(-1)
+	if t.clients.Add(-1) == 0 {
+		t.forget() // from now on nobody is told what changes
+	}
 	if t.space != nil {
 		t.space.Observers.Add(-1)
 	}
@@ -277,8 +286,8 @@ func (t *tracking) remember(k *tracker, key []byte) {
 		p.m = make(map[string]readers)
 	}
 	p.m[string(key)] = r
+	p.items++
 	p.mu.Unlock()
-	t.items.Add(1)
 	if !found && t.keys.Add(1) > t.max.Load() {
 		t.evict(string(key), evictAtOnce)
 	}
@@ -299,16 +308,20 @@ func (r readers) has(k *tracker) bool {
 	return is
 }
 
-func (r readers) each(f func(*tracker)) (n int64) {
+func (r readers) each(f func(*tracker)) {
 	if r.one != nil {
 		f(r.one)
-		n++
 	}
 	for k := range r.more {
 		f(k)
-		n++
 	}
-	return n
+}
+
+func (r readers) count() int64 {
+	if r.one != nil {
+		return 1
+	}
+	return int64(len(r.more))
 }
 
 // limit sets how many keys are remembered; 0 is no limit.
@@ -361,6 +374,7 @@ func (t *tracking) invalidate(key []byte, by int64, ticket engine.Ticket) {
 	p.mu.Lock()
 	r, found := p.m[string(key)]
 	if found {
+		p.items -= r.count()
 		if delete(p.m, string(key)); len(p.m) == 0 {
 			p.m = nil // a map never gets smaller
 		}
@@ -373,11 +387,11 @@ func (t *tracking) invalidate(key []byte, by int64, ticket engine.Ticket) {
 	e := newEncoder()
 	defer e.free()
 	e.invalidation([]string{string(key)})
-	t.items.Add(-r.each(func(k *tracker) {
+	r.each(func(k *tracker) {
 		if !k.is(func() bool { return k.bcast || k.noloop && by == k.id }) {
 			k.send(e, t.srv, ticket)
 		}
-	}))
+	})
 }
 
 func (k *tracker) is(f func() bool) bool {
@@ -408,17 +422,7 @@ func (t *tracking) changed(fx *keyspace.Effects, ticket engine.Ticket) {
 
 // invalidateAll has all clients drop everything.
 func (t *tracking) invalidateAll(ticket engine.Ticket) {
-	for i := range t.parts {
-		p := &t.parts[i]
-		p.mu.Lock()
-		m := p.m
-		p.m = nil
-		p.mu.Unlock()
-		t.keys.Add(-int64(len(m)))
-		for _, r := range m {
-			t.items.Add(-r.each(func(*tracker) {}))
-		}
-	}
+	t.forget()
 	e := newEncoder()
 	defer e.free()
 	e.invalidation(nil)
@@ -426,6 +430,17 @@ func (t *tracking) invalidateAll(ticket engine.Ticket) {
 	defer t.mu.RUnlock()
 	for k := range t.all {
 		k.send(e, t.srv, ticket)
+	}
+}
+
+// forget empties the table.
+func (t *tracking) forget() {
+	for i := range t.parts {
+		p := &t.parts[i]
+		p.mu.Lock()
+		t.keys.Add(-int64(len(p.m)))
+		p.m, p.items = nil, 0
+		p.mu.Unlock()
 	}
 }
 

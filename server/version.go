@@ -4,5 +4,5 @@ package server
 // speaks and that it tells to clients who ask.
 const (
 	Version      = "0.1.0"
-	RedisVersion = "7.2.6"
+	RedisVersion = "7.4.1"
 )

@@ -1,0 +1,125 @@
+// Package clients runs small programs with the client libraries that people use:
+// each does what applications do with its library, and checks the results.
+// docs/clients.md tells which versions were run.
+//
+// The one with go-redis is run by every test. The others need toolchains and
+// what package registries have, so they are run by `make clients` only.
+package clients
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"redoubt/internal/testserver"
+)
+
+// program is a client program.
+type program struct {
+	name  string
+	tools []string // that must be there
+	build [][]string
+	run   []string // the address follows
+}
+
+// build is where programs are built, beside the server's own.
+var build = sync.OnceValue(func() string {
+	path, err := filepath.Abs("../../bin/clients")
+	if err != nil {
+		return "bin/clients"
+	}
+	return path
+})
+
+func programs() []program {
+	python := build() + "/python/bin/python"
+	// Not "ci": it wants the packages of all systems in the lock file, optional ones too.
+	npm := [][]string{{"npm", "--prefix", "node", "install", "--no-save", "--ignore-scripts", "--no-audit", "--no-fund"}}
+	maven := [][]string{{"mvn", "-q", "-B", "-f", "java/pom.xml", "package"}}
+	java := func(class string) []string {
+		return []string{"java", "-cp", "java/target/classes" + string(os.PathListSeparator) + "java/target/dependency/*", class}
+	}
+	return []program{
+		{"go-redis", []string{"go"}, nil, []string{"go", "run", "./go"}},
+		{"redis-py", []string{"python3"}, [][]string{
+			{"python3", "-m", "venv", build() + "/python"},
+			{python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "-r", "python/requirements.txt"},
+		}, []string{python, "python/main.py"}},
+		{"ioredis", []string{"node", "npm"}, npm, []string{"node", "node/ioredis.js"}},
+		{"node-redis", []string{"node", "npm"}, npm, []string{"node", "node/node-redis.js"}},
+		{"BullMQ", []string{"node", "npm"}, npm, []string{"node", "node/bullmq.js"}},
+		{"Jedis", []string{"java", "mvn"}, maven, java("JedisClient")},
+		{"Lettuce", []string{"java", "mvn"}, maven, java("LettuceClient")},
+		{"redis-rs", []string{"cargo"}, [][]string{
+			{"cargo", "build", "-q", "--manifest-path", "rust/Cargo.toml", "--target-dir", build() + "/rust"},
+		}, []string{build() + "/rust/debug/redoubt-clients"}},
+	}
+}
+
+func TestGoRedis(t *testing.T) {
+	t.Parallel()
+	start(t, programs()[0], testserver.Start(t, testserver.Options{}).Addr)
+}
+
+// With REDOUBT_CLIENTS=1 all programs are run, against a server of our own or the
+// one that REDOUBT_CLIENTS_ADDR names.
+func TestClients(t *testing.T) {
+	if os.Getenv("REDOUBT_CLIENTS") == "" {
+		t.Skip("needs other toolchains: set REDOUBT_CLIENTS=1 (make clients)")
+	}
+	addr := os.Getenv("REDOUBT_CLIENTS_ADDR")
+	if addr == "" {
+		path, err := testserver.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer os.RemoveAll(filepath.Dir(path))
+		addr = testserver.StartProcess(t, path, t.TempDir()).Addr
+	}
+	built := make(map[string]bool)
+	for _, p := range programs() {
+		t.Run(p.name, func(t *testing.T) {
+			for _, tool := range p.tools {
+				if _, err := exec.LookPath(tool); err != nil {
+					t.Skipf("NOT RUN: %s is not installed", tool)
+				}
+			}
+			for _, args := range p.build {
+				if line := strings.Join(args, " "); !built[line] {
+					if out, err := command(t, 30*time.Minute, args); err != nil {
+						t.Fatalf("%s: %v\n%s", line, err, out)
+					}
+					built[line] = true
+				}
+			}
+			start(t, p, addr)
+		})
+	}
+}
+
+// start runs a program to its end.
+func start(t *testing.T, p program, addr string) {
+	t.Helper()
+	out, err := command(t, 5*time.Minute, append(p.run[:len(p.run):len(p.run)], addr))
+	if err != nil {
+		t.Errorf("%s: %v\n%s", p.name, err, out)
+		return
+	}
+	t.Logf("%s\n%s", p.name, out)
+}
+
+func command(t *testing.T, patience time.Duration, args []string) (string, error) {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput()
+	if ctx.Err() != nil {
+		err = fmt.Errorf("it did not end within %s", patience)
+	}
+	return string(out), err
+}
