@@ -129,7 +129,7 @@ func (t *Txn) Count(lo, hi []byte) (n int, ok bool) {
 }
 
 // maxCounted is how many rows of the batch Count looks up.
-const maxCounted = 64
+const maxCounted = 256
 
 // Nth finds the row of a number without a walk, if the view can and the batch has
 // no rows of the range; see Ranked.
@@ -147,8 +147,8 @@ func (t *Txn) Nth(lo, hi []byte, n int, b []byte) (key []byte, found, ok bool) {
 }
 
 // Any appends the key of some row of a range, each equally likely, to b, if the
-// view can tell numbers and the batch has only deleted rows there, and not many.
-// intn returns a random number below its argument.
+// view can tell numbers and the batch has not many rows there. intn returns a random
+// number below its argument.
 func (t *Txn) Any(lo, hi []byte, intn func(int) int, b []byte) (key []byte, found, ok bool) {
 	ranked, ok := t.View.(Ranked)
 	if !ok || len(t.Batch.ranges) > 0 {
@@ -156,26 +156,59 @@ func (t *Txn) Any(lo, hi []byte, intn func(int) int, b []byte) (key []byte, foun
 	}
 	put, deleted := 0, 0
 	if t.Batch.Len() > 0 {
-		if put, deleted = t.Batch.tally(lo, hi); put > 0 || deleted > maxDeleted {
-			return b, false, false
-		}
+		put, deleted = t.Batch.tally(lo, hi)
 	}
 	rows, ok := ranked.Count(lo, hi)
-	if !ok || rows <= 2*deleted { // it would be drawn too often
+	if !ok || put > maxCounted || deleted > maxDeleted || rows <= 2*deleted { // it would be drawn too often
 		return b, false, false
 	}
-	for at := len(b); ; b = b[:at] {
-		if b, found, ok = ranked.Nth(lo, hi, intn(rows), b); !ok || !found {
+	// The rows of the view are drawn from, those included that the batch has deleted,
+	// and those that only the batch has. A deleted one is drawn again.
+	fresh := 0
+	if put > 0 {
+		if fresh, _ = t.fresh(lo, hi, -1); fresh < 0 {
 			return b, false, false
 		}
-		if _, _, known := t.Batch.Get(b[at:]); !known {
+	}
+	for at := len(b); ; b = b[:at] {
+		n := intn(rows + fresh)
+		if n >= rows {
+			_, row := t.fresh(lo, hi, n-rows)
+			return append(b, t.Batch.keyAt(row)...), true, true
+		}
+		if b, found, ok = ranked.Nth(lo, hi, n, b); !ok || !found {
+			return b, false, false
+		}
+		if _, found, known := t.Batch.Get(b[at:]); found || !known {
 			return b, true, true
 		}
 	}
 }
 
+// fresh counts the rows of a range that the batch has put and the view does not have,
+// -1 if the view cannot tell, and returns the one of a number, counted from 0.
+func (t *Txn) fresh(lo, hi []byte, number int) (n int, row int32) {
+	own := t.Batch.cursor(lo, hi, false)
+	for i := own.peek(); i >= 0; i = own.peek() {
+		if !t.Batch.at(i).deleted {
+			there, err := t.under(i)
+			if err != nil {
+				return -1, -1
+			}
+			if !there {
+				if n == number {
+					return n, i
+				}
+				n++
+			}
+		}
+		own.take(i)
+	}
+	return n, -1
+}
+
 // maxDeleted is up to how many deleted rows of the batch Any passes over.
-const maxDeleted = 256
+const maxDeleted = 1024
 
 // merged joins an engine's iterator with the ordered entries of a batch.
 type merged struct {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -189,5 +190,42 @@ func TestTxnIterCloses(t *testing.T) {
 			t.Errorf("Close = %v, closed %v", err, view.last.closed)
 		}
 		b.Put([]byte("b"), []byte("2"))
+	}
+}
+
+// Any row is drawn as often as any other, whether the view has it, the batch has
+// replaced it, or only the batch has it; one that is deleted never.
+func TestAnyIsFair(t *testing.T) {
+	t.Parallel()
+	rng := seeded(t)
+	base := map[string]string{}
+	for i := range 20 {
+		base[fmt.Sprintf("neighbours%02d", i)] = ""
+	}
+	var b Batch
+	for i := range 8 {
+		b.Delete(fmt.Appendf(nil, "neighbours%02d", i))
+		b.Put(fmt.Appendf(nil, "neighbours%02d", 10+i), []byte("replaced"))
+		b.Put(fmt.Appendf(nil, "neighbours%02d", 16+i), []byte("new from 20 on"))
+	}
+	b.Put([]byte("neighbours50"), nil)
+	b.Delete([]byte("neighbours50"))
+	txn := &Txn{View: rankedView{sliceView{base}}, Batch: &b}
+	const draws, rows = 32_000, 16 // 8 to 23
+	seen := map[string]int{}
+	for range draws {
+		key, found, ok := txn.Any([]byte("neighbours"), []byte("neighbours~"), rng.IntN, []byte("x"))
+		if !found || !ok {
+			t.Fatal("nothing drawn")
+		}
+		seen[string(key[1:])]++
+	}
+	sum := 0.0
+	for i := range rows {
+		d := float64(seen[fmt.Sprintf("neighbours%02d", 8+i)]) - draws/rows
+		sum += d * d / (draws / rows)
+	}
+	if len(seen) != rows || sum > 50 { // chi-square with 15 degrees of freedom: once in a hundred thousand
+		t.Errorf("%v: chi-square %.1f", seen, sum)
 	}
 }

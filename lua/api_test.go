@@ -238,6 +238,26 @@ func TestReset(t *testing.T) {
 	}
 }
 
+// What a script sees of addresses does not depend on what ran before.
+func TestAddressesAreDeterministic(t *testing.T) {
+	t.Parallel()
+	const src = `local out, t = {}, {}
+		for i = 1, 20 do t[{}] = i t[function() end] = -i end
+		t[string.rep] = 0 t[string.gmatch("x", "x")] = 100
+		for k, v in pairs(t) do out[#out + 1] = tostring(k) .. v end
+		return table.concat(out, ",")`
+	s := lua.New()
+	want := call(t, s, src)[0].Str()
+	s.Reset()
+	call(t, s, "local t = {} for i = 1, 50 do t[i] = {} end")
+	s.Reset()
+	for _, st := range []*lua.State{s, lua.New()} {
+		if got := call(t, st, src)[0].Str(); got != want {
+			t.Errorf("%s\nthen %s", want, got)
+		}
+	}
+}
+
 // A tiny script allocates nothing.
 func TestTinyScriptAllocatesNothing(t *testing.T) {
 	s := lua.New()

@@ -53,7 +53,8 @@ func coWrap(c *Call) error {
 	if err != nil {
 		return err
 	}
-	fn := &function{goFn: func(c *Call) error {
+	c.st.ids++
+	fn := &function{id: c.st.ids, goFn: func(c *Call) error {
 		err := c.resume(th, c.args)
 		if e, ok := err.(*Error); ok && concatenable(e.Value) {
 			s, _ := e.Value.ToString()

@@ -338,11 +338,7 @@ func (v Value) describe() string {
 	case KindTable:
 		id = v.table().id
 	case KindFunction:
-		if f := v.fn(); f.proto != nil {
-			id = f.id
-		} else {
-			return fmt.Sprintf("function: 0x%012x", uint64(uintptr(v.p)))
-		}
+		id = v.fn().id
 	case KindThread:
 		id = v.thread().id
 	case KindUserdata:

@@ -15,7 +15,8 @@ func stringGmatch(c *Call) error {
 		return err
 	}
 	at := 0
-	c.Return(functionValue(&function{name: "gmatch", held: String(s), goFn: func(c *Call) error {
+	c.st.ids++
+	c.Return(functionValue(&function{id: c.st.ids, name: "gmatch", held: String(s), goFn: func(c *Call) error {
 		m := c.newMatcher(s, pat)
 		for ; at <= len(s); at++ {
 			end := m.run(at, 0)

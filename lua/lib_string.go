@@ -168,6 +168,9 @@ func stringByte(c *Call) error {
 	if n > maxResults {
 		return c.Errorf("stack overflow (string slice too long)")
 	}
+	if err := c.st.Work(n); err != nil {
+		return err
+	}
 	if err := c.grow(n); err != nil {
 		return err
 	}

@@ -32,6 +32,7 @@ func New() *State {
 	s.cur = s.main
 	s.openLibraries()
 	s.used = 0
+	s.ids = firstID
 	return s
 }
 
@@ -89,4 +90,9 @@ func (s *State) Reset() {
 		c.clear()
 	}
 	s.random.seed(0)
+	s.ids = firstID
 }
+
+// firstID is where the numbers of a script's objects begin: the order of keys
+// that are objects comes from them, and must not depend on earlier scripts.
+const firstID = 1 << 20

@@ -102,10 +102,7 @@ func (v Value) hash() uint32 {
 	case KindTable:
 		return address(v.table().id)
 	case KindFunction:
-		if f := v.fn(); f.id != 0 {
-			return address(f.id)
-		}
-		return uint32(uintptr(v.p))
+		return address(v.fn().id)
 	case KindUserdata:
 		if v.p != nil {
 			return address(v.userdata().id)

@@ -180,7 +180,7 @@ type function struct {
 	goFn Func
 	held Value // what a Go function refers to
 	name string
-	id   uint32 // of a closure, for its address
+	id   uint32 // for its address
 }
 
 // upvalue is a variable that a closure captured. While the variable still
@@ -193,9 +193,10 @@ type upvalue struct {
 	mark   uint32
 }
 
-// NewFunc gives a Go function. States may share it.
+// NewFunc gives a Go function. States may share it. Its name decides what
+// tostring shows of it, since a real address would differ from run to run.
 func NewFunc(name string, f Func) Value {
-	return Value{unsafe.Pointer(&function{goFn: f, name: name}), uint64(KindFunction)}
+	return functionValue(&function{goFn: f, name: name, id: hashString(name)})
 }
 
 func functionValue(f *function) Value { return Value{unsafe.Pointer(f), uint64(KindFunction)} }

@@ -39,6 +39,11 @@ func (th *thread) freeSlot() int {
 // error the thread is as it was before.
 func (th *thread) call(slot, n, want int) error {
 	s := th.st
+	if s.left -= 8; s.left < 0 {
+		if err := s.tick(); err != nil {
+			return err
+		}
+	}
 	if s.depth >= maxGoDepth {
 		if s.depth >= maxGoDepth+maxGoDepth/8 {
 			return &Error{Value: String("error in error handling")}

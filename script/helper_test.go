@@ -4,6 +4,7 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,7 +23,7 @@ type bench struct {
 	tx    keyspace.Tx
 	log   strings.Builder
 	limit int64
-	after time.Duration
+	after atomic.Int64 // nanoseconds
 	oom   bool
 }
 
@@ -30,7 +31,7 @@ func newBench(t testing.TB) *bench {
 	b := &bench{t: t, limit: 16 << 20}
 	b.Engine = New(Options{
 		Version: "7.2.6", VersionNum: 0x070206,
-		Threshold: func() time.Duration { return b.after },
+		Threshold: func() time.Duration { return time.Duration(b.after.Load()) },
 		Memory:    func() int64 { return b.limit },
 		Logger:    slog.New(slog.NewTextHandler(io.Writer(&b.log), nil)),
 	})

@@ -99,7 +99,7 @@ func TestKill(t *testing.T) {
 	if err := b.Kill(true); err != errNotBusy {
 		t.Error(err)
 	}
-	b.after = time.Hour
+	b.after.Store(int64(time.Hour))
 	done := make(chan error)
 	go func() {
 		_, err := b.call(2, "eval", "while true do pcall(function() while true do end end) end", "0")
@@ -111,7 +111,7 @@ func TestKill(t *testing.T) {
 	if err := b.Kill(true); err != errNotBusy {
 		t.Error("killed before its time", err)
 	}
-	b.after = 0
+	b.after.Store(0)
 	if err := b.Kill(false); err != errBusyEval {
 		t.Error(err)
 	}

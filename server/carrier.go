@@ -236,11 +236,15 @@ func (p *pipe) runPosted() {
 	if len(list) == 0 || p.closed {
 		return
 	}
-	if p.out.Buf == nil {
-		p.out.Buf = p.srv.bufs.get(0)
-	}
 	p.turn.now = time.Now()
 	for _, f := range list {
+		if f == nil {
+			p.movePushed()
+			continue
+		}
+		if p.out.Buf == nil {
+			p.out.Buf = p.srv.bufs.get(0)
+		}
 		f()
 	}
 	if !p.closed {

@@ -68,7 +68,7 @@ func pubsubContainer() *local {
 			sub(command.Command{
 				Name: "channels", Since: "2.8.0", Arity: -2, Syntax: "[pattern:pattern]", Complexity: n + "channels",
 				Summary: "Lists the channels that somebody listens to.",
-			}, func(c *localCall) error { return c.listChannels(&c.srv.pubsub.channels) }),
+			}, func(c *localCall) error { return c.listChannels(&c.srv.pubsub.channels) }).onWorker(),
 			helpCommand(command.PubSub, "6.2.0", 0),
 			sub(command.Command{
 				Name: "numpat", Since: "2.8.0", Arity: 2, Complexity: "O(1)",
@@ -81,7 +81,7 @@ func pubsubContainer() *local {
 			sub(command.Command{
 				Name: "shardchannels", Since: "7.0.0", Arity: -2, Syntax: "[pattern:pattern]", Complexity: n + "channels",
 				Summary: "Lists the shard channels that somebody listens to.",
-			}, func(c *localCall) error { return c.listChannels(&c.srv.pubsub.shards) }),
+			}, func(c *localCall) error { return c.listChannels(&c.srv.pubsub.shards) }).onWorker(),
 			sub(command.Command{
 				Name: "shardnumsub", Since: "7.0.0", Arity: -2, Syntax: "[shardchannel...]", Complexity: n + "channels",
 				Summary: "Tells how many listen to each of the shard channels.",
@@ -90,7 +90,13 @@ func pubsubContainer() *local {
 	}
 }
 
-// answers is where the answers go, which are messages.
+// onWorker says that the command may take long.
+func (l *local) onWorker() *local {
+	l.worker = true
+	return l
+}
+
+// messages is where the answers go, which are messages.
 func (c *localCall) messages() *wire.Writer {
 	if c.w == &c.s.scratch {
 		return &c.s.out

@@ -93,6 +93,15 @@ func (srv *Server) scriptCommands() []*local {
 	}
 }
 
+// scriptFlags are a command's flags; of a script that says that it does not write
+// those of a read.
+func scriptFlags(cmd *command.Command, args [][]byte) command.Flags {
+	if cmd.Group == command.Scripting && cmd.ReadsOnly != nil && cmd.ReadsOnly(args) {
+		return cmd.Flags &^ (command.Write | command.MayReplicate)
+	}
+	return cmd.Flags
+}
+
 func answerKill(c *localCall, eval bool) error {
 	if err := c.srv.scripts.Kill(eval); err != nil {
 		return err

@@ -48,8 +48,8 @@ type loop struct {
 }
 
 type posted struct {
-	c *conn // nil: f is for the loop itself
-	f func()
+	c *conn  // nil: f is for the loop itself
+	f func() // nil: what was pushed is to be moved
 }
 
 // arrival is what one read of a connection brought.
@@ -446,10 +446,14 @@ func (l *loop) runPosted() {
 		}
 		p.c.mu.Lock()
 		if !p.c.closed {
-			if p.c.out.Buf == nil {
-				p.c.out.Buf = l.srv.bufs.get(0)
+			if p.f == nil {
+				p.c.movePushed()
+			} else {
+				if p.c.out.Buf == nil {
+					p.c.out.Buf = l.srv.bufs.get(0)
+				}
+				p.f()
 			}
-			p.f()
 			l.touch(p.c)
 		}
 		p.c.mu.Unlock()

@@ -35,11 +35,11 @@ func (m *multi) size() (commands, bytes int) {
 }
 
 // flagsOf are the command's flags, and for EXEC those of all that it will run.
-func (m *multi) flagsOf(cmd *command.Command) command.Flags {
-	f := cmd.Flags
+func (m *multi) flagsOf(cmd *command.Command, args [][]byte) command.Flags {
+	f := scriptFlags(cmd, args)
 	if m != nil && cmd == command.Exec {
 		for i := range m.queue {
-			f |= m.queue[i].Cmd.Flags
+			f |= scriptFlags(m.queue[i].Cmd, m.queue[i].Args)
 		}
 	}
 	return f

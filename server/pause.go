@@ -23,10 +23,10 @@ type pause struct {
 
 // holds says whether a command has to wait. As in Redis, a pause of all
 // commands holds CLIENT UNPAUSE, too.
-func (p *pause) holds(cmd *command.Command, m *multi) bool {
+func (p *pause) holds(cmd *command.Command, args [][]byte, m *multi) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.active.Load() && (p.all || m.flagsOf(cmd)&(command.Write|command.MayReplicate) != 0)
+	return p.active.Load() && (p.all || m.flagsOf(cmd, args)&(command.Write|command.MayReplicate) != 0)
 }
 
 func (p *pause) add(s *session) {

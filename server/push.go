@@ -37,8 +37,11 @@ type pushQueue struct {
 	told   bool          // the carrier was
 	muted  bool          // nothing is moved: see mute
 	shut   bool          // it was too much, and the client is being closed
-	move   func()        // what the carrier is told to do, made once
 }
+
+// smallPush is up to how many bytes a queue gets no buffer from the pool: one message
+// may go to a hundred thousand clients at once.
+const smallPush = 2 << 10
 
 // push sends a message to the client, whose bytes are copied. It may be called
 // from any goroutine.
@@ -61,7 +64,7 @@ func (s *session) enqueuePush(msg []byte, ticket engine.Ticket) {
 		q.mu.Unlock()
 		return
 	}
-	if q.buf == nil {
+	if q.buf == nil && len(msg) > smallPush {
 		q.buf = s.srv.bufs.get(len(msg))
 	}
 	q.buf = append(q.buf, msg...)
@@ -73,9 +76,6 @@ func (s *session) enqueuePush(msg []byte, ticket engine.Ticket) {
 	shut, tell := q.shut, !q.told
 	q.told = true
 	q.some.Store(true)
-	if q.move == nil {
-		q.move = s.movePushed
-	}
 	q.mu.Unlock()
 	switch {
 	case shut:
@@ -83,7 +83,7 @@ func (s *session) enqueuePush(msg []byte, ticket engine.Ticket) {
 		s.srv.log.Warn("closing a client: it does not read its messages", "client", s.id)
 		go s.car.shut() // it may wait, and this may be the carrier
 	case tell:
-		s.car.post(q.move)
+		s.car.post(nil)
 	}
 }
 

@@ -127,7 +127,8 @@ const (
 // carrier moves a session's bytes.
 type carrier interface {
 	// post runs f on the carrier with the session's mu held, soon; it may be
-	// called from any goroutine. f is not run when the session is closed.
+	// called from any goroutine. f is not run when the session is closed. Without f
+	// it is movePushed that is run.
 	post(f func())
 	// interest tells the carrier that s.waiting has changed.
 	interest()
@@ -303,7 +304,7 @@ func (s *session) dispatch(cmd *command.Command, args [][]byte) bool {
 		s.cachingOver()
 	}
 	refused := s.refuse(cmd, args)
-	if refused == nil && srv.pause.active.Load() && srv.pause.holds(cmd, s.multi) {
+	if refused == nil && srv.pause.active.Load() && srv.pause.holds(cmd, args, s.multi) {
 		s.waiting, s.paused = true, true
 		srv.pause.add(s)
 		return false
@@ -493,7 +494,7 @@ func (s *session) refuse(cmd *command.Command, args [][]byte) error {
 		return command.ErrLoading
 	}
 	// What is queued takes memory, whatever it will do.
-	if (s.multi.flagsOf(cmd)&command.DenyOOM != 0 || s.multi != nil && !atOnce(cmd)) && s.srv.outOfMemory() {
+	if (s.multi.flagsOf(cmd, args)&command.DenyOOM != 0 || s.multi != nil && !atOnce(cmd)) && s.srv.outOfMemory() {
 		return command.ErrOutOfMemory
 	}
 	if s.subs != nil {
@@ -523,7 +524,7 @@ func (s *session) defer_(cmd *command.Command, args [][]byte, run func(*wire.Wri
 	}
 	db, noTouch, cold, proto := s.db, s.noTouch, run == nil && s.call.Cold, s.out.Proto
 	queue, watch := s.call.Queue, s.call.Watch
-	reads := s.call.Reads
+	reads := s.nestedRead // also if it is a transaction that begins to track keys
 	s.call.Queue, s.call.Watch = nil, nil
 	s.srv.workers.Add(1)
 	s.work.workers = append(s.work.workers, func() {

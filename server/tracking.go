@@ -219,7 +219,7 @@ func (s *session) trackRead(cmd *command.Command, args [][]byte) {
 // runs on the carrier, or on a worker while the session waits.
 func (s *session) nestedRead(cmd *command.Command, args [][]byte, late bool) {
 	k := s.tracker
-	if !k.remembers(cmd) {
+	if k == nil || !k.remembers(cmd) {
 		return
 	}
 	cmd.EachKey(args, func(i int, _ *command.KeySpec) {

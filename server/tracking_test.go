@@ -30,14 +30,13 @@ func (c *caching) fetch(how []string, keys ...string) {
 		if v.IsError() {
 			c.t.Errorf("%v: %s", args, v)
 		}
-		switch {
-		case args[0] == "GET":
-			c.kept[keys[0]] = v.Str
-		case args[0] == "MGET" || args[0] == "EXEC":
+		switch args[0] {
+		case "GET":
+			c.kept[args[1]] = v.Str
+		case "MGET", "EXEC", "EVAL":
 			for i, k := range keys {
 				c.kept[k] = v.Elems[i].Str
 			}
-		case args[0] == "STRLEN" || args[0] == "QUEUED":
 		}
 	}
 }
@@ -90,6 +89,7 @@ func TestNoStaleValueIsKept(t *testing.T) {
 		t.Logf("seed %d", seed)
 		f := start(t, pipes, "--io-threads", "4")
 		const keys, readers, writers = 5, 6, 4
+		const script = "return {redis.call('GET', KEYS[1]) or '', redis.call('GET', KEYS[2]) or ''}"
 		key := func(r *rand.Rand) string { return "k" + strconv.Itoa(r.IntN(keys)) }
 		for round := range 15 {
 			var all []*caching
@@ -110,7 +110,9 @@ func TestNoStaleValueIsKept(t *testing.T) {
 							c.fetch([]string{"MGET"}, key(c.rand), key(c.rand))
 						case 1:
 							c.fetch([]string{"MULTI"}, key(c.rand), key(c.rand))
-						case 2: // it is for a worker
+						case 2:
+							c.fetch([]string{"EVAL", script, "2"}, key(c.rand), key(c.rand))
+						case 3: // it is for a worker
 							list := make([]string, 2100)
 							for i := range list {
 								list[i] = key(c.rand)

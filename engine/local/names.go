@@ -16,6 +16,9 @@ import (
 const (
 	// namesPause is between two looks whether a filter is due.
 	namesPause = time.Second
+	// namesRest is how many times as long as making one the pause after it is: a
+	// store with about as many keys as there is room for may need another soon.
+	namesRest = 10
 	// namesSlice is how long keys are read before as long a rest.
 	namesSlice = 5 * time.Millisecond
 	// namesRun is how many keys are read by one iterator of the store: it keeps
@@ -28,16 +31,18 @@ const (
 func (e *Engine) namesLoop() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	var rested time.Time // when another may be made
 	for {
 		select {
 		case <-e.stop:
 			return
 		case <-timer.C:
 		}
-		if e.set.NamesDue() {
+		if start := time.Now(); e.set.NamesDue() && start.After(rested) {
 			if err := e.readNames(); err != nil && !e.closed.Load() {
 				e.log.Error("reading the names of rows failed", "dir", e.dir, "err", err)
 			}
+			rested = time.Now().Add(namesRest * time.Since(start))
 		}
 		e.set.FreeNames()
 		timer.Reset(namesPause)
@@ -54,6 +59,7 @@ func (e *Engine) readNames() error {
 	for at := []byte{}; at != nil; {
 		n, next, err := e.readRun(at)
 		if err != nil || e.closed.Load() {
+			e.set.GiveUpNames(number)
 			return err
 		}
 		keys += n

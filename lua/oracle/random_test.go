@@ -333,9 +333,6 @@ func TestRandomPrograms(t *testing.T) {
 	for i := range count {
 		src := g.program()
 		want := r.run(t, src)
-		if os.Getenv("REDOUBT_SHOW") != "" && i < 12 {
-			t.Logf("%s\n=> %s", src, want)
-		}
 		if got := h.Run(src); got != want {
 			same := 0
 			for same < len(got) && same < len(want) && got[same] == want[same] {

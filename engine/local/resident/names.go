@@ -150,6 +150,17 @@ func (s *Set) NamesReady(number uint64) bool {
 	return true
 }
 
+// GiveUpNames ends a filter that could not be made, by its number. Another one is due.
+func (s *Set) GiveUpNames(number uint64) {
+	n := &s.names
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if f := n.now.Load(); f != nil && f.number == number {
+		s.dropNames()
+		n.ranges.Store(true)
+	}
+}
+
 // AddNames adds keys of the store, by their hashes. It says false if there is no
 // filter any more: they were too many.
 func (s *Set) AddNames(hashes []uint64) bool {

@@ -107,6 +107,13 @@ func TestNamesDue(t *testing.T) {
 	if s.LimitNames(4 * leastNames); !s.NamesDue() {
 		t.Error("it is not made though there is room now")
 	}
+	number := s.BeginNames()
+	if s.GiveUpNames(number - 1); s.NamesDue() {
+		t.Error("another one than that of the number was given up")
+	}
+	if s.GiveUpNames(number); !s.NamesDue() || s.NamesReady(number) {
+		t.Error("one that could not be made is not made again")
+	}
 	s.BeginNames()
 	s.AddNames([]uint64{1})
 	if s.LimitNames(0); s.names.now.Load() != nil {

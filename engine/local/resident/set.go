@@ -449,7 +449,7 @@ func (s *Set) put(p *part, key []byte, hash uint64, value []byte, seq, newest ui
 		r.unset(dead)
 		s.dead.Add(-1)
 		if p.ordered {
-			p.tree.count(key, 1)
+			p.tree.count(key, ref, 1)
 		}
 	}
 	r.setSeq(seq)
@@ -496,7 +496,7 @@ func (s *Set) delete(p *part, key []byte, hash uint64, seq, newest uint64) error
 		r.set(dead)
 		s.dead.Add(1)
 		if p.ordered {
-			p.tree.count(key, -1)
+			p.tree.count(key, ref, -1)
 		}
 	}
 	r.setSeq(seq)

@@ -140,8 +140,16 @@ func checkTree(t testing.TB, s *Set, p *part, n int) {
 				t.Errorf("a node takes a kid to have %d rows that live, which has %d", n.lives[i], k.live)
 			}
 		}
+		for i, ref := range n.refs {
+			if int(n.alive>>i&1) != p.tree.alive(ref) {
+				t.Error("a leaf takes a row to live that is dead, or to be dead that lives")
+			}
+		}
+		if n.alive&^before(len(n.refs)) != 0 {
+			t.Errorf("a leaf of %d rows has bits for more: %x", len(n.refs), n.alive)
+		}
 		counted := n.live
-		if p.tree.recount(n); counted != n.live {
+		if n.recount(); counted != n.live {
 			t.Errorf("a node counts %d rows that live, and has %d", counted, n.live)
 		}
 	}

@@ -3,6 +3,7 @@ package resident
 import (
 	"bytes"
 	"encoding/binary"
+	"math/bits"
 	"slices"
 
 	"redoubt/engine/local/arena"
@@ -30,8 +31,9 @@ type node struct {
 	refs  []arena.Ref
 	kids  []*node
 	seps  [][]byte
-	lives []int // of each kid, what its live is
-	live  int   // rows below that are not dead
+	lives []int  // of each kid, what its live is
+	live  int    // rows below that are not dead
+	alive uint64 // of a leaf: bit i says that row i is not dead
 	// Of a leaf whose rows, or another node whose separators, are all of one unit;
 	// see dress.
 	dressed bool
@@ -41,7 +43,7 @@ type node struct {
 	room    int       // have room for
 }
 
-const fanout = 64 // the most refs of a leaf, and kids of another node
+const fanout = 64 // the most refs of a leaf, and kids of another node; node.alive has as many bits
 
 func (t *tree) key(ref arena.Ref) []byte { return t.set.row(ref).key() }
 
@@ -147,11 +149,12 @@ func (t *tree) dress(n *node) {
 }
 
 // place puts a ref into a leaf that has room.
-func (t *tree) place(n *node, i int, key []byte, ref arena.Ref) {
+func (t *tree) place(n *node, i int, key []byte, ref arena.Ref, alive int) {
 	if len(n.refs) == n.room {
 		t.reserve(n, len(n.refs)+1, len(n.refs))
 	}
 	n.refs = slices.Insert(n.refs, i, ref)
+	n.alive = n.alive&before(i) | uint64(alive)<<i | n.alive&^before(i)<<1
 	switch {
 	case len(n.refs) == 1:
 		t.dress(n)
@@ -178,6 +181,9 @@ func (n *node) kid(key []byte) int {
 	return i
 }
 
+// before has the bits before a place.
+func before(i int) uint64 { return 1<<i - 1 }
+
 // alive is 1 for a row that lives, 0 for a dead one.
 func (t *tree) alive(ref arena.Ref) int {
 	if t.set.row(ref).is(dead) {
@@ -187,11 +193,8 @@ func (t *tree) alive(ref arena.Ref) int {
 }
 
 // recount counts the rows that live below a node whose kids are counted.
-func (t *tree) recount(n *node) {
-	n.live = 0
-	for _, ref := range n.refs {
-		n.live += t.alive(ref)
-	}
+func (n *node) recount() {
+	n.live = bits.OnesCount64(n.alive)
 	for i, kid := range n.kids {
 		n.lives[i] = kid.live
 		n.live += kid.live
@@ -212,9 +215,10 @@ func (t *tree) insert(key []byte, ref arena.Ref) {
 }
 
 // count notes that a row has died or lives again: delta is -1 or 1.
-func (t *tree) count(key []byte, delta int) {
+func (t *tree) count(key []byte, ref arena.Ref, delta int) {
 	for n := t.root; ; {
 		if n.live += delta; n.kids == nil {
+			n.alive ^= 1 << t.find(n, key, ref)
 			return
 		}
 		k := n.kid(key)
@@ -230,10 +234,10 @@ func (t *tree) add(n *node, key []byte, ref arena.Ref, alive int) (sep []byte, r
 	if n.kids == nil {
 		i, _ := t.search(n, key)
 		if len(n.refs) < fanout {
-			t.place(n, i, key, ref)
+			t.place(n, i, key, ref, alive)
 			return nil, nil
 		}
-		return t.splitLeaf(n, i, key, ref)
+		return t.splitLeaf(n, i, key, ref, alive)
 	}
 	k := n.kid(key)
 	n.lives[k] += alive
@@ -264,20 +268,21 @@ func (t *tree) add(n *node, key []byte, ref arena.Ref, alive int) (sep []byte, r
 	n.kids, n.seps, n.lives = n.kids[:at], n.seps[:at-1], n.lives[:at]
 	t.dress(n)
 	t.dress(right)
-	t.recount(right)
+	right.recount()
 	n.live -= right.live
 	return sep, right
 }
 
 // splitLeaf adds a row to a full leaf, at a place, and makes two leaves of it.
 // Ascending or descending keys, as of a queue, leave full leaves behind.
-func (t *tree) splitLeaf(n *node, i int, key []byte, ref arena.Ref) (sep []byte, right *node) {
+func (t *tree) splitLeaf(n *node, i int, key []byte, ref arena.Ref, alive int) (sep []byte, right *node) {
 	at := fanout / 2
 	if i == 0 || i == fanout {
 		at = i
 	}
-	// The rows themselves are far: they are not looked at if it can be helped.
-	right = &node{dressed: n.dressed, prefix: n.prefix}
+	// The rows themselves are far: they are not looked at.
+	right = &node{alive: n.alive >> at, dressed: n.dressed, prefix: n.prefix}
+	n.alive &= before(at)
 	t.reserve(right, fanout-at+1, 0)
 	right.refs = append(right.refs, n.refs[at:]...)
 	if n.dressed {
@@ -287,13 +292,11 @@ func (t *tree) splitLeaf(n *node, i int, key []byte, ref arena.Ref) (sep []byte,
 		t.reserve(n, at+1, at)
 	}
 	if i > at || at == fanout {
-		t.place(right, i-at, key, ref)
+		t.place(right, i-at, key, ref, alive)
 	} else {
-		t.place(n, i, key, ref)
+		t.place(n, i, key, ref, alive)
 	}
-	if right.live = len(right.refs); n.live <= fanout { // not all live, the new one included
-		t.recount(right)
-	}
+	right.recount()
 	n.live -= right.live
 	return separator(t.key(n.refs[len(n.refs)-1]), t.key(right.refs[0])), right
 }
@@ -324,6 +327,7 @@ func (t *tree) cut(n *node, key []byte, ref arena.Ref, alive int) {
 	if n.kids == nil {
 		i := t.find(n, key, ref)
 		n.refs = slices.Delete(n.refs, i, i+1)
+		n.alive = n.alive&before(i) | n.alive>>1&^before(i)
 		if n.dressed {
 			n.hints = slices.Delete(n.hints, i, i+1)
 		}
@@ -370,6 +374,7 @@ func (n *node) size() int { return len(n.refs) + len(n.kids) }
 func (t *tree) join(n *node, k int) {
 	a, b := n.kids[k], n.kids[k+1]
 	a.live += b.live
+	a.alive |= b.alive << len(a.refs)
 	if size := len(a.refs) + len(b.refs); size > a.room {
 		t.reserve(a, size, len(a.refs))
 	}
@@ -453,7 +458,13 @@ func (n *node) above(t *tree, lo []byte, living bool, limit int, refs []arena.Re
 		if lo != nil {
 			i, _ = t.search(n, lo)
 		}
-		return append(refs, n.refs[i:min(len(n.refs), i+limit-len(refs))]...)
+		if !living || n.live == len(n.refs) {
+			return append(refs, n.refs[i:min(len(n.refs), i+limit-len(refs))]...)
+		}
+		for rest := n.alive &^ before(i); rest != 0 && len(refs) < limit; rest &= rest - 1 {
+			refs = append(refs, n.refs[bits.TrailingZeros64(rest)])
+		}
+		return refs
 	}
 	k := 0
 	if lo != nil {
@@ -486,7 +497,9 @@ func (n *node) below(t *tree, hi []byte, living bool, limit int, refs []arena.Re
 			i, _ = t.search(n, hi)
 		}
 		for i--; i >= 0 && len(refs) < limit; i-- {
-			refs = append(refs, n.refs[i])
+			if !living || n.alive>>i&1 != 0 {
+				refs = append(refs, n.refs[i])
+			}
 		}
 		return refs
 	}
@@ -517,13 +530,7 @@ func (t *tree) rank(key []byte) (n int) {
 		node = node.kids[k]
 	}
 	i, _ := t.search(node, key)
-	if node.live == len(node.refs) {
-		return n + i
-	}
-	for _, ref := range node.refs[:i] {
-		n += t.alive(ref)
-	}
-	return n
+	return n + bits.OnesCount64(node.alive&before(i))
 }
 
 // nth returns the row that has so many living ones below it; 0 if there is none.
@@ -539,15 +546,11 @@ func (t *tree) nth(n int) arena.Ref {
 		}
 		node = node.kids[k]
 	}
-	if node.live == len(node.refs) {
-		return node.refs[n]
+	rest := node.alive
+	for ; n > 0; n-- {
+		rest &= rest - 1
 	}
-	for _, ref := range node.refs {
-		if n -= t.alive(ref); n < 0 {
-			return ref
-		}
-	}
-	return 0
+	return node.refs[bits.TrailingZeros64(rest)]
 }
 
 // first returns the first row from lo on that lives; 0 if there is none. nil is the
@@ -558,10 +561,8 @@ func (t *tree) first(n *node, lo []byte) arena.Ref {
 		if lo != nil {
 			i, _ = t.search(n, lo)
 		}
-		for _, ref := range n.refs[i:] {
-			if n.live == len(n.refs) || t.alive(ref) > 0 {
-				return ref
-			}
+		if rest := n.alive &^ before(i); rest != 0 {
+			return n.refs[bits.TrailingZeros64(rest)]
 		}
 		return 0
 	}
@@ -587,10 +588,8 @@ func (t *tree) last(n *node, hi []byte) arena.Ref {
 		if hi != nil {
 			i, _ = t.search(n, hi)
 		}
-		for i--; i >= 0; i-- {
-			if ref := n.refs[i]; n.live == len(n.refs) || t.alive(ref) > 0 {
-				return ref
-			}
+		if rest := n.alive & before(i); rest != 0 {
+			return n.refs[63-bits.LeadingZeros64(rest)]
 		}
 		return 0
 	}
