@@ -1,12 +1,14 @@
 package executor
 
 import (
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
 	"redoubt/command"
 	"redoubt/keyspace"
+	"redoubt/wire"
 )
 
 // A call that reads keys which it did not name sees one state of all of them: each
@@ -124,5 +126,40 @@ func TestReadsOnly(t *testing.T) {
 	cmd.ReadsOnly = func([][]byte) bool { return true }
 	if reply, _ := a.reply(cmd, "maybe k all"); writable || !oneState || !strings.Contains(reply, "not flagged as a write") {
 		t.Errorf("writable %v, one state %v: %q", writable, oneState, reply)
+	}
+}
+
+// A call that takes long gives way to one that needs the whole keyspace, and is run
+// again from its start.
+func TestLongCallsGiveWay(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.do("set k 1")
+	space := f.x.Space()
+	begun, runs := make(chan struct{}), 0
+	long := &command.Command{Name: "long", Arity: 1, Flags: command.Write | command.Slow, Run: func(c *command.Ctx) error {
+		space.Scripts.Add(1)
+		defer space.Scripts.Add(-1)
+		if runs++; runs == 1 {
+			close(begun)
+			for space.Wanted.Load() == 0 {
+				runtime.Gosched()
+			}
+			c.Tx.Fail(keyspace.ErrYield)
+			return c.Tx.Err()
+		}
+		c.Reply.Int(c.Tx.Size())
+		return nil
+	}}
+	done := make(chan string)
+	go func() {
+		call := &Call{Cmd: long, Args: [][]byte{[]byte("long")}, Reply: &wire.Writer{Proto: 2}}
+		f.x.RunAlone(call)
+		done <- string(call.Reply.Buf)
+	}()
+	<-begun
+	f.do("flushall")
+	if reply := <-done; reply != ":0\r\n" || runs != 2 {
+		t.Errorf("%q after %d runs", reply, runs)
 	}
 }

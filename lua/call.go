@@ -37,9 +37,16 @@ func (c *Call) SetReturn(i int, v Value) { c.rets[i] = v }
 
 func (c *Call) clear() {
 	c.fn, c.args = nil, nil
+	if cap(c.rets) > keepRets {
+		c.rets = nil
+		return
+	}
 	clear(c.rets[:cap(c.rets)])
 	c.rets = c.rets[:0]
 }
+
+// keepRets is for how many results a call keeps the room.
+const keepRets = 32
 
 // Where gives the chunk and line that function number level of the callers is
 // at: 1 is the function that called this one. The chunk is "" when it is no

@@ -86,12 +86,20 @@ func (s *State) Reset() {
 	s.depth = 0
 	s.used, s.next = 0, s.limit
 	s.ncall = 0
+	if len(s.calls) > keepCalls {
+		clear(s.calls[keepCalls:])
+		s.calls = s.calls[:keepCalls]
+	}
 	for _, c := range s.calls {
 		c.clear()
 	}
 	s.random.seed(0)
 	s.ids = firstID
 }
+
+// keepCalls is how many calls of Go functions in each other are kept ready: clearing
+// what one script needed must not cost all others.
+const keepCalls = 8
 
 // firstID is where the numbers of a script's objects begin: the order of keys
 // that are objects comes from them, and must not depend on earlier scripts.

@@ -87,7 +87,7 @@ func (th *thread) clear() {
 	th.high, th.top = 0, 0
 	th.frame, th.depth = &th.first, 0
 	n := 0
-	for fr := th.first.next; fr != nil; fr = fr.next {
+	for fr := th.first.next; fr != nil && fr.fn != nil; fr = fr.next { // those behind were not used
 		fr.fn = nil
 		if n++; n == keepFrames {
 			fr.next = nil

@@ -80,6 +80,7 @@ func (e *Engine) prepare(source string) (*library, error) {
 	}
 	l.functions = ld.seen
 	slices.SortFunc(l.functions, func(a, b *function) int { return strings.Compare(a.name, b.name) })
+	st.purge()
 	st.loaded[l] = ld.found
 	e.prepared.put(l)
 	return l, nil
@@ -120,20 +121,27 @@ func (st *state) function(p *program) (lua.Value, error) {
 	if fs := st.loaded[p.lib]; fs != nil {
 		return fs[p.name], nil
 	}
-	if r := st.e.registry.Load(); r.version != st.version {
-		for l := range st.loaded {
-			if r.libraries[l.name] != l {
-				delete(st.loaded, l)
-			}
-		}
-		st.version = r.version
-	}
+	st.purge()
 	ld := &loading{lib: p.lib, found: make(map[string]lua.Value)}
 	if err := st.load(ld); err != nil {
 		return lua.Nil, err
 	}
 	st.loaded[p.lib] = ld.found
 	return ld.found[p.name], nil
+}
+
+// purge forgets libraries that are not there any more.
+func (st *state) purge() {
+	r := st.e.registry.Load()
+	if r.version == st.version {
+		return
+	}
+	for l := range st.loaded {
+		if r.libraries[l.name] != l {
+			delete(st.loaded, l)
+		}
+	}
+	st.version = r.version
 }
 
 // prepared keeps libraries that are being loaded: a command that changes libraries

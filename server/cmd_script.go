@@ -2,6 +2,8 @@ package server
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -32,7 +34,13 @@ func (srv *Server) newScripts() {
 }
 
 // redisVersionNum is RedisVersion with a byte for each number.
-const redisVersionNum = 0x070206
+var redisVersionNum = func() (n int) {
+	for part := range strings.SplitSeq(RedisVersion, ".") {
+		b, _ := strconv.Atoi(part)
+		n = n<<8 | b
+	}
+	return n
+}()
 
 // openSpace opens the keyspace of a store, and loads its functions.
 func (srv *Server) openSpace(eng engine.Engine) (*keyspace.Space, error) {

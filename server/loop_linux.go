@@ -30,7 +30,11 @@ type loop struct {
 
 	mu       sync.Mutex
 	posted   []posted
+	pushed   []*conn // sessions to which something was pushed
 	signaled atomic.Bool
+	// A loop that is awake looks at all that was posted before it waits, so it need
+	// not be woken: poked is enough.
+	awake, poked atomic.Bool
 
 	turn     turn
 	sessions map[int32]*conn
@@ -48,8 +52,8 @@ type loop struct {
 }
 
 type posted struct {
-	c *conn  // nil: f is for the loop itself
-	f func() // nil: what was pushed is to be moved
+	c *conn // nil: f is for the loop itself
+	f func()
 }
 
 // arrival is what one read of a connection brought.
@@ -110,6 +114,8 @@ func (l *loop) run() {
 	events := make([]unix.EpollEvent, maxEvents)
 	for !l.stopping || len(l.held) > 0 && time.Now().Before(l.stopBy) {
 		n := l.poll(events)
+		l.awake.Store(true)
+		l.poked.Store(false)
 		l.turn.now = time.Now()
 		for i := range n {
 			l.event(&events[i])
@@ -142,6 +148,9 @@ func (l *loop) poll(events []unix.EpollEvent) int {
 	n, _, _ := syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(l.ep), uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)), 0, 0, 0)
 	if int(n) > 0 {
 		return int(n)
+	}
+	if l.awake.Store(false); l.poked.Load() {
+		return 0
 	}
 	wait := tickEvery
 	if l.stopping {
@@ -291,6 +300,7 @@ func (l *loop) endTurn() {
 	}
 	clear(l.turn.workers)
 	l.turn.workers = l.turn.workers[:0]
+	l.movePushed()
 	durable := l.srv.durable()
 	for _, c := range l.dirty {
 		c.dirty = false
@@ -421,13 +431,20 @@ func (c *conn) shut() {
 
 func (l *loop) post(c *conn, f func()) {
 	l.mu.Lock()
-	l.posted = append(l.posted, posted{c, f})
+	if f == nil {
+		l.pushed = append(l.pushed, c)
+	} else {
+		l.posted = append(l.posted, posted{c, f})
+	}
 	l.mu.Unlock()
 	l.notify()
 }
 
 // notify makes the loop turn.
 func (l *loop) notify() {
+	if l.poked.Store(true); l.awake.Load() {
+		return
+	}
 	if l.signaled.CompareAndSwap(false, true) {
 		one := [8]byte{7: 0, 0: 1}
 		unix.Write(l.wake, one[:])
@@ -446,17 +463,30 @@ func (l *loop) runPosted() {
 		}
 		p.c.mu.Lock()
 		if !p.c.closed {
-			if p.f == nil {
-				p.c.movePushed()
-			} else {
-				if p.c.out.Buf == nil {
-					p.c.out.Buf = l.srv.bufs.get(0)
-				}
-				p.f()
+			if p.c.out.Buf == nil {
+				p.c.out.Buf = l.srv.bufs.get(0)
 			}
+			p.f()
 			l.touch(p.c)
 		}
 		p.c.mu.Unlock()
+	}
+}
+
+// movePushed moves what was pushed to sessions, also by the commit of this turn, into
+// their outputs.
+func (l *loop) movePushed() {
+	l.mu.Lock()
+	list := l.pushed
+	l.pushed = nil
+	l.mu.Unlock()
+	for _, c := range list {
+		c.mu.Lock()
+		if !c.closed {
+			c.movePushed()
+			l.touch(c)
+		}
+		c.mu.Unlock()
 	}
 }
 

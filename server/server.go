@@ -193,6 +193,10 @@ func (srv *Server) addLocal(l *local) *command.Command {
 	return l.Command
 }
 
+// quickOpen is how long connections wait in the system's queue before they are
+// taken and told that the store is being opened.
+const quickOpen = 200 * time.Millisecond
+
 // Start begins to serve, in the background. A store that is still to be opened
 // is opened in the background, too: Loaded tells when that is done. Whether
 // Start fails or not, Shutdown ends the server.
@@ -214,6 +218,10 @@ func (srv *Server) Start() error {
 		close(srv.load.ended)
 	} else {
 		srv.startLoading(ctx)
+		select { // a store that is soon open needs no client that is told to come again
+		case <-srv.load.ended:
+		case <-time.After(quickOpen):
+		}
 	}
 	srv.lns.start(srv.accept)
 	return nil

@@ -69,9 +69,16 @@ func (srv *Server) limitCommands() {
 	}
 }
 
-// outOfMemory says whether commands that need memory are refused: only where
-// maxmemory bounds the data itself, which is on an engine without a disk.
+// outOfMemory says whether commands that need memory are refused: where maxmemory
+// bounds the data itself, which is on an engine without a disk, and where it leaves
+// no room for any row.
 func (srv *Server) outOfMemory() bool {
 	limit := srv.maxMemory.Load()
-	return limit > 0 && srv.dataBytes != nil && srv.dataBytes() > limit
+	if limit > 0 && srv.dataBytes != nil {
+		return srv.dataBytes() > limit
+	}
+	return limit > 0 && limit < leastMemory
 }
+
+// leastMemory is below what no engine can hold the rows of a command.
+const leastMemory = 1 << 20

@@ -45,7 +45,7 @@ XAUTOCLAIM x g f 0 0; XAUTOCLAIM x g f2 0 0 JUSTID; XGROUP DELCONSUMER x g f; XG
 XADD x MINID = 11 12-1 a b; XDEL x 11-1 12-1; XRANGE missing - +
 SET r1 v; RESTORE r2 0 x; DEBUG JMAP; FLUSHDB; SET a 1; SWAPDB 0 5; SWAPDB 0 5; FLUSHALL; SET a 1; SELECT 3; SET b 1; MOVE b 0; SELECT 0; RANDOMKEY; KEYS *; SCAN 0; DBSIZE
 MULTI; SET t1 1; RPUSH tl a; DEL t1; RPOP tl; GET t1; EXEC; WATCH a; MULTI; INCR a; EXEC
-SET e1 1 PX 1; EXPIRE e1 -1; SET e2 1; PEXPIREAT e2 1; RESTORE e1 0 bad; OBJECT FREQ a; GETRANGE missing 0 1; SUBSTR missing 0 1; LCS missing missing2; HSCAN missing 0
+SET e2 1; PEXPIREAT e2 1; RESTORE e1 0 bad; OBJECT FREQ a; GETRANGE missing 0 1; SUBSTR missing 0 1; LCS missing missing2; HSCAN missing 0
 `
 
 // TestEventsOfEachCommand compares the events of the commands above with those of a
