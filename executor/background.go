@@ -32,6 +32,7 @@ type sweeper struct {
 	// flushed databases, and the clearing takes no latches.
 	turn   sync.Mutex
 	clear  chan struct{}
+	soon   chan struct{} // a sweep is wanted now
 	Cycles atomic.Int64
 	// SweepNanos is the time spent on expiry, Behind the number of sweeps that
 	// took longer than the time between two, Cleared the rows that were cleared.
@@ -39,7 +40,11 @@ type sweeper struct {
 	Clearing                    atomic.Bool
 }
 
-func (s *sweeper) init() { s.clear = make(chan struct{}, 1); s.clear <- struct{}{} }
+func (s *sweeper) init() {
+	s.soon = make(chan struct{}, 1)
+	s.clear = make(chan struct{}, 1)
+	s.clear <- struct{}{}
+}
 
 func (s *sweeper) wakeClearing() {
 	select {
@@ -60,8 +65,16 @@ func (x *Executor) SweepStats() SweepStats {
 	return SweepStats{s.Cycles.Load(), s.SweepNanos.Load(), s.Behind.Load(), s.Cleared.Load(), s.Clearing.Load()}
 }
 
-// HoldExpire stops the sweep while writes are paused.
-func (x *Executor) HoldExpire(on bool) { x.sweep.hold.Store(on) }
+// HoldExpire stops the sweep while writes are paused. What has become due meanwhile
+// is removed right after.
+func (x *Executor) HoldExpire(on bool) {
+	if was := x.sweep.hold.Swap(on); was && !on {
+		select {
+		case x.sweep.soon <- struct{}{}:
+		default:
+		}
+	}
+}
 
 func (s *sweeper) idle() bool { return s.off.Load() || s.hold.Load() }
 
@@ -83,6 +96,7 @@ func (x *Executor) Background(ctx context.Context) {
 			<-done
 			return
 		case <-timer.C:
+		case <-x.sweep.soon:
 		}
 		pause := sweepEvery
 		if !x.sweep.idle() {

@@ -399,6 +399,7 @@ func TestHoldExpire(t *testing.T) {
 	f.want("value", f.do("get k"), "(nil)")
 	f.want("size", f.do("dbsize"), "1")
 	f.x.HoldExpire(false)
+	equal(t, "sweeps wanted", len(f.x.sweep.soon), 1)
 	if err := f.x.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}

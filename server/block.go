@@ -79,6 +79,9 @@ func (s *session) unblocked(w *blocked) {
 		s.noteDenials(w.args)
 	} else {
 		s.work.stats.record(w.cmd, 0, w.waiter.Failed)
+		if s.srv.slow.threshold() <= 0 { // waiting is not slow, so only who wants all sees it
+			s.srv.slow.add(s, w.args, 0, s.work.now)
+		}
 	}
 	if w.waiter.Failed {
 		s.srv.errors.countReply(w.waiter.Reply())

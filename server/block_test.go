@@ -38,6 +38,25 @@ func TestBlockingPop(t *testing.T) {
 	})
 }
 
+// A command that waited is in the slow log when it was served, not before.
+func TestSlowlogOfWaiting(t *testing.T) {
+	carriers(t, func(t *testing.T, pipes bool) {
+		f := start(t, pipes, "--slowlog-log-slower-than", "0")
+		waits, c := f.dial(), f.dial()
+		waits.send("BLPOP", "q", "0")
+		c.blocked(1)
+		logged := func() bool { return strings.Contains(c.do("SLOWLOG", "GET", "-1"), "\"BLPOP\"") }
+		if logged() {
+			t.Error("a command that waits is in the slow log")
+		}
+		c.do("RPUSH", "q", "a")
+		waits.want(pop("a"))
+		if !logged() {
+			t.Error("a command that waited and was served is not in the slow log")
+		}
+	})
+}
+
 // idOf finds the client whose last command is this, the last one if there are
 // several.
 func (c *client) idOf(via *client, cmd string) (id string) {

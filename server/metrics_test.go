@@ -62,7 +62,7 @@ func TestMetrics(t *testing.T) {
 		must(t, c, "SET c 1")
 		text := scrape(t, s)
 		for _, want := range []string{
-			`redoubt_info{durability="\w+",engine="` + engine + `",redis_version="7\.2\.6",version=".+"} 1`,
+			`redoubt_info{durability="\w+",engine="` + engine + `",redis_version="7\.4\.1",version=".+"} 1`,
 			`redoubt_commands_total{command="set"} 3`,
 			`redoubt_commands_total{command="get"} 2`,
 			`redoubt_commands_total{command="client\|id"} 1`,

@@ -6,9 +6,12 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"redoubt/engine"
+	"redoubt/engine/mem"
 	"redoubt/internal/respclient"
 )
 
@@ -277,4 +280,53 @@ func TestBrokenRedirection(t *testing.T) {
 			t.Errorf("flags are %s", got)
 		}
 	})
+}
+
+// late is an engine whose next commit of rows waits, before it is visible.
+type late struct {
+	engine.Engine
+	armed         atomic.Bool
+	waiting, open chan struct{}
+}
+
+func (g *late) Begin(wait bool) (engine.View, error) {
+	v, err := g.Engine.Begin(wait)
+	return lateView{v, g}, err
+}
+
+type lateView struct {
+	engine.View
+	g *late
+}
+
+func (v lateView) Commit(b *engine.Batch) (engine.Ticket, error) {
+	if v.g.armed.CompareAndSwap(true, false) {
+		v.g.waiting <- struct{}{}
+		<-v.g.open
+	}
+	return v.View.Commit(b)
+}
+
+// A write that began before anybody tracked, and so did not note its keys, has a
+// client that read the old value meanwhile drop everything.
+func TestWriteUnderWayWhenTrackingBegins(t *testing.T) {
+	t.Parallel()
+	g := &late{Engine: mem.New(), waiting: make(chan struct{}), open: make(chan struct{})}
+	f := startOn(t, g, false, "--io-threads", "2")
+	writer, reader := f.dial(), f.dial() // on different loops
+	writer.do("SET", "k", "old")
+	reader.do("HELLO", "3")
+	g.armed.Store(true)
+	writer.send("SET", "k", "new")
+	<-g.waiting
+	reader.do("CLIENT", "TRACKING", "ON")
+	if got := reader.do("GET", "k"); got != `"old"` {
+		t.Errorf("the write is seen before it is committed: %s", got)
+	}
+	close(g.open)
+	writer.want("OK")
+	reader.want("1> \"invalidate\"\n2> (nil)")
+	if got := reader.do("GET", "k"); got != `"new"` {
+		t.Error(got)
+	}
 }
