@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"redoubt/internal/race"
 	"redoubt/internal/testserver"
 )
 
@@ -116,6 +117,9 @@ func TestWrapped(t *testing.T) {
 		f := load(t, name, paths[name])
 		for _, how := range []string{"multi", "eval"} {
 			for _, engine := range []string{"mem", "cold"} {
+				if race.Enabled && engine == "mem" {
+					continue // cold goes the same ways, and more
+				}
 				t.Run(how+"-"+engine+"/"+name, func(t *testing.T) {
 					t.Parallel()
 					target := redoubt(t, testserver.Options{Engine: engine}, 2)
