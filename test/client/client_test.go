@@ -110,6 +110,34 @@ func TestPassword(t *testing.T) {
 	})
 }
 
+func TestUsers(t *testing.T) {
+	servers(t, nil, func(t *testing.T, s *testserver.Server, connect func(func(*redis.Options)) *redis.Client) {
+		ctx, admin := t.Context(), connect(nil)
+		equal(t, "make a user", "OK")(admin.ACLSetUser(ctx, "ann", "on", ">secret", "~ann:*", "&news", "+@read", "+set", "+multi", "+exec", "+eval", "+subscribe").Result())
+		as := func(password string) *redis.Client {
+			return connect(func(o *redis.Options) { o.Username, o.Password = "ann", password })
+		}
+		failing[string](t, "wrong password", "WRONGPASS")(as("wrong").Get(ctx, "ann:k").Result())
+		c := as("secret")
+		equal(t, "own key", "OK")(c.Set(ctx, "ann:k", "v", 0).Result())
+		failing[string](t, "another key", "NOPERM")(c.Set(ctx, "k", "v", 0).Result())
+		failing[int64](t, "another command", "NOPERM")(c.Del(ctx, "ann:k").Result())
+		failing[any](t, "by a script", "NOPERM")(c.Eval(ctx, "return redis.call('DEL', KEYS[1])", []string{"ann:k"}).Result())
+		_, err := c.TxPipelined(ctx, func(p redis.Pipeliner) error {
+			p.Set(ctx, "ann:k", "w", 0)
+			p.Del(ctx, "ann:k")
+			return nil
+		})
+		failing[string](t, "in a transaction", "NOPERM")("", err)
+		equal(t, "still there", "v")(c.Get(ctx, "ann:k").Result())
+		if n := len(admin.ACLLog(ctx, 10).Val()); n < 4 {
+			t.Errorf("%d entries in the log of denials", n)
+		}
+		equal(t, "delete the user", int64(1))(admin.ACLDelUser(ctx, "ann").Result())
+		failing[string](t, "a user that is gone", "WRONGPASS")(c.Get(ctx, "ann:k").Result())
+	})
+}
+
 func TestStrings(t *testing.T) {
 	servers(t, nil, func(t *testing.T, s *testserver.Server, connect func(func(*redis.Options)) *redis.Client) {
 		ctx, c := t.Context(), connect(nil)

@@ -28,6 +28,12 @@ var (
 // each runs sequences until one differs, and reports that one, shrunk.
 func each(t *testing.T, count int, live bool, targets []target) {
 	t.Helper()
+	eachIn(t, count, 0, live, targets)
+}
+
+// eachIn is each in one version of the protocol, or in both in turns.
+func eachIn(t *testing.T, count, version int, live bool, targets []target) {
+	t.Helper()
 	if *sequences > 0 {
 		count = *sequences
 	}
@@ -41,7 +47,10 @@ func each(t *testing.T, count int, live bool, targets []target) {
 		g := &generator{Rand: rand.New(rand.NewPCG(s, 1)), live: live, newer: !live}
 		seq := g.sequence(*length)
 		ops += len(seq)
-		proto := 2 + int(s%2)
+		proto := version
+		if proto == 0 {
+			proto = 2 + int(s%2)
+		}
 		again := fmt.Sprintf("go test ./test/differential -run '^%s$' -seed %d -sequences 1 -length %d", t.Name(), s, *length)
 		d, err := compare(seq, proto, live, targets)
 		if err != nil {

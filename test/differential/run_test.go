@@ -88,8 +88,8 @@ type serverTarget struct {
 	burst int
 	// pieces has bursts sent in small pieces, cut anywhere.
 	pieces bool
-	// multi has each burst sent as a transaction.
-	multi bool
+	// multi has each burst sent as a transaction, eval each command by a script.
+	multi, eval bool
 }
 
 func (t *serverTarget) name() string { return t.label }
@@ -141,7 +141,11 @@ func (t *serverTarget) run(ops []op, proto int) ([]string, error) {
 	}
 	for i, o := range ops {
 		if o.wait == 0 && !o.scan {
-			out = respclient.AppendCommand(out, o.args...)
+			if t.eval {
+				out = append(out, byScript(o.args)...)
+			} else {
+				out = respclient.AppendCommand(out, o.args...)
+			}
 			if pending = append(pending, i); len(pending) < t.burst {
 				continue
 			}
@@ -303,7 +307,11 @@ func compare(ops []op, proto int, live bool, targets []target) (*difference, err
 			first = replies
 			continue
 		}
+		s, _ := t.(*serverTarget)
 		for j := range ops {
+			if s != nil && s.eval && throughLua(first[j], replies[j]) {
+				continue
+			}
 			if !same(ops[j], first[j], replies[j], live) {
 				return &difference{ops, j, targets[0], t, first[j], replies[j], proto}, nil
 			}
