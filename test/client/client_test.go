@@ -122,13 +122,13 @@ func TestUsers(t *testing.T) {
 		equal(t, "own key", "OK")(c.Set(ctx, "ann:k", "v", 0).Result())
 		failing[string](t, "another key", "NOPERM")(c.Set(ctx, "k", "v", 0).Result())
 		failing[int64](t, "another command", "NOPERM")(c.Del(ctx, "ann:k").Result())
-		failing[any](t, "by a script", "NOPERM")(c.Eval(ctx, "return redis.call('DEL', KEYS[1])", []string{"ann:k"}).Result())
+		failing[any](t, "by a script", "ERR ACL failure in script: User ann has no permissions")(c.Eval(ctx, "return redis.call('DEL', KEYS[1])", []string{"ann:k"}).Result())
 		_, err := c.TxPipelined(ctx, func(p redis.Pipeliner) error {
 			p.Set(ctx, "ann:k", "w", 0)
 			p.Del(ctx, "ann:k")
 			return nil
 		})
-		failing[string](t, "in a transaction", "NOPERM")("", err)
+		failing[string](t, "in a transaction", "EXECABORT")("", err)
 		equal(t, "still there", "v")(c.Get(ctx, "ann:k").Result())
 		if n := len(admin.ACLLog(ctx, 10).Val()); n < 4 {
 			t.Errorf("%d entries in the log of denials", n)
