@@ -11,7 +11,7 @@ help: ## list the targets
 # What Pebble would use C for has a form in Go.
 run build: export CGO_ENABLED = 0
 
-run: ## run the server on 127.0.0.1:6379 with its data in ./redoubt-data
+run: ## run the server on port 6379 with its data in ./redoubt-data
 	$(GO) run ./cmd/redoubt
 
 build: ## build bin/redoubt
