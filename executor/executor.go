@@ -23,13 +23,11 @@
 package executor
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"hash/maphash"
 	"log/slog"
 	"runtime/debug"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -129,60 +127,6 @@ func (x *Executor) Listen(f func(*keyspace.Effects, engine.Ticket)) { x.listener
 // Listening sets the classes of events that handlers note.
 func (x *Executor) Listening(c keyspace.Class) { x.listening.Store(uint32(c)) }
 
-// Call is one command to be run.
-type Call struct {
-	Cmd     *command.Command
-	Args    [][]byte
-	DB      int
-	Reply   *wire.Writer
-	NoTouch bool // the client does not want keys to count as used
-	// Guard, if set, is held during Run and guards Reply: a commit that fails
-	// rewrites the replies of other calls of the batch too.
-	Guard sync.Locker
-	// OnBlock, if set, makes the waiter of a command that is going to wait. Without
-	// it such a command must answer at once.
-	OnBlock func(*command.Block) *Waiter
-	// Caller is who runs the command, for one that runs others.
-	Caller command.Caller
-	// Queue are the commands that EXEC runs, Watch the keys that the client watches
-	// or, for WATCH, is going to.
-	Queue []command.Queued
-	Watch *Watch
-	// By is the number of the client, for those who want to know who changed a key.
-	By int64
-	// Reads, if set, is told of a command that EXEC or a script is about to run and
-	// that only reads. late: the state that it reads is an older one.
-	Reads func(cmd *command.Command, args [][]byte, late bool)
-	// Sink, if set, takes parts of a reply that is too large to be held: see
-	// command.Ctx.Spill. They may be sent once Wait is durable.
-	Sink func(*wire.Writer) error
-
-	// Set by Run. The reply may be sent once Wait is durable and, if Own, once
-	// the ticket that Commit returns is.
-	Wait   engine.Ticket
-	Own    bool
-	Failed bool // the reply is an error
-	// Cold: Run said false because rows are not in memory. RunAlone then takes
-	// its turn among those that read from disk.
-	Cold bool
-	// Heavy: Run said false because the command takes long. A read is then run on
-	// a state of its own, so that it holds nobody up.
-	Heavy bool
-	// Whole: Run said false because the command reads keys that it did not name. It
-	// is then run on a state of its own, or alone if it writes.
-	Whole bool
-	// Yielded: Run said false because somebody else needs the whole keyspace.
-	// RunAlone runs it again.
-	Yielded bool
-	// Selected is the database that EXEC's commands left selected.
-	Selected int
-	// Streamed: a part of the reply went to Sink. If it then failed, the rest
-	// will never come.
-	Streamed bool
-	// Blocked: there is no reply; the waiter that OnBlock made will have it.
-	Blocked bool
-}
-
 // Batch is a run of commands that are committed together.
 type Batch struct {
 	x      *Executor
@@ -227,16 +171,6 @@ type Batch struct {
 	eachLatch, eachExpect func(i int, _ *command.KeySpec)
 	args                  [][]byte
 	db                    int
-}
-
-// replies are some that one connection got in this batch, one behind the other:
-// where they are in its buffer. Between them may be replies that were not given
-// by the batch.
-type replies struct {
-	to         *wire.Writer
-	mu         sync.Locker
-	start, end int
-	n          int
 }
 
 // NewBatch makes a batch for an event loop.
@@ -466,78 +400,6 @@ const (
 	batchBytes = 128 << 10
 )
 
-// Prefetch notes the keys of a command that will be run soon; Fetch then gives
-// the engine the chance to bring their rows nearer, all at once.
-func (b *Batch) Prefetch(cmd *command.Command, args [][]byte, db int) {
-	if len(cmd.Keys) == 0 || len(b.soon) >= maxSoon && !b.fetched {
-		return
-	}
-	if i, one := cmd.OneKeyAt(); one {
-		if i < len(args) {
-			b.expect(args[i], db)
-		}
-		return
-	}
-	b.args, b.db = args, db
-	cmd.EachKey(args, b.eachExpect)
-}
-
-func (b *Batch) expect(key []byte, db int) {
-	if b.fetched {
-		b.forget()
-	}
-	if len(key) > longKey || len(b.soon) >= maxSoon {
-		return
-	}
-	at := len(b.soonBytes)
-	b.soonBytes = b.x.space.AppendRowKey(b.soonBytes, db, key)
-	b.soon = append(b.soon, b.soonBytes[at:len(b.soonBytes):len(b.soonBytes)])
-	b.soonLatches = append(b.soonLatches, b.x.latches.of(key))
-}
-
-const (
-	maxSoon = 256
-	longKey = 1 << 10 // copying it would cost more than a prefetch brings
-)
-
-// PrefetchFirst is Prefetch for the first command of some input that was not
-// parsed yet, if it has its key in the first argument.
-func (b *Batch) PrefetchFirst(t *command.Table, in []byte, db int) {
-	name, key := wire.Peek(in)
-	if key == nil {
-		return
-	}
-	if cmd := t.Lookup(name); cmd != nil && cmd.Run != nil && len(cmd.Keys) > 0 && cmd.Keys[0].Begin.Index == 1 {
-		b.expect(key, db)
-	}
-}
-
-// Fetch fetches what Prefetch noted. It returns how many of those rows the batch
-// cannot read, since they are not in memory and it may not wait.
-func (b *Batch) Fetch() (cold int) {
-	if b.fetched {
-		b.forget()
-	}
-	if ok, err := b.begin(); ok && err == nil && len(b.soon) > 1 {
-		cold = b.tx.Rows.View.Prefetch(b.soon)
-	}
-	sum := uint32(0)
-	for _, i := range b.soonLatches { // a tight loop: the cache misses overlap
-		sum += b.x.latches.tab[i].owner.Load()
-	}
-	b.touched += sum
-	b.fetched = true
-	if b.worker {
-		return 0 // what was cold has been loaded
-	}
-	return cold
-}
-
-func (b *Batch) forget() {
-	b.fetched = false
-	b.soon, b.soonBytes, b.soonLatches = b.soon[:0], b.soonBytes[:0], b.soonLatches[:0]
-}
-
 // exec runs the handler. A panic in it is a bug, but one client's bug must not
 // take the others' server away.
 func (b *Batch) exec(c *Call) (err error) {
@@ -655,188 +517,6 @@ func (b *Batch) used(c *Call, write bool) {
 		c.Wait, c.Own = b.x.eng.Committed(), true
 	}
 	c.Wait = max(c.Wait, b.reads)
-}
-
-// note remembers that the call's reply, from an offset on, belongs to this batch.
-func (b *Batch) note(c *Call, start int) {
-	end := len(c.Reply.Buf)
-	if n := len(b.replies); n > 0 && b.replies[n-1].to == c.Reply && b.replies[n-1].end == start {
-		b.replies[n-1].end = end
-		b.replies[n-1].n++
-		return
-	}
-	b.replies = append(b.replies, replies{c.Reply, c.Guard, start, end, 1})
-}
-
-// Commit commits what the batch holds and closes it. It returns the ticket of
-// the newest commit since the last call, zero if there was none. When a commit
-// fails, all replies of the batch have become errors.
-func (b *Batch) Commit() engine.Ticket {
-	b.guard = nil
-	if b.open {
-		b.commit()
-	}
-	t := b.ticket
-	b.ticket = 0
-	return t
-}
-
-// Tell commits what the batch holds if somebody may hear of it, so that its client
-// does before its next command is run. guard is what the caller holds.
-func (b *Batch) Tell(guard sync.Locker) {
-	if b.open && b.x.listener != nil && b.fx.Told(b.x.space) {
-		b.guard = guard
-		b.commit()
-	}
-}
-
-// TellOf is Tell if the batch has changed one of the keys that a command names.
-func (b *Batch) TellOf(cmd *command.Command, args [][]byte, guard sync.Locker) {
-	if !b.open || len(b.fx.Touched) == 0 {
-		return
-	}
-	changed := false
-	cmd.EachKey(args, func(i int, _ *command.KeySpec) {
-		changed = changed || slices.ContainsFunc(b.fx.Touched, func(t keyspace.Touch) bool {
-			return t.Key == nil || bytes.Equal(t.Key, args[i])
-		})
-	})
-	if changed {
-		b.Tell(guard)
-	}
-}
-
-func (b *Batch) commit() {
-	var t engine.Ticket
-	var err error
-	if !b.rows.Empty() {
-		t, err = b.tx.Rows.View.Commit(&b.rows)
-	}
-	if err != nil {
-		b.spoil(fmt.Errorf("commit: %w", err))
-	} else {
-		b.x.space.Publish(&b.fx)
-		for _, w := range b.served {
-			if w.Serving != nil {
-				w.Serving()
-			}
-		}
-		b.effects(t)
-	}
-	if t != 0 {
-		b.x.Stats.Commits.Add(1)
-		b.ticket = t
-		if t <= b.x.eng.Durable() {
-			t = 0
-		}
-	}
-	if b.alone && t != 0 {
-		b.x.wholeLast.Store(uint64(t))
-	}
-	b.unlatch(t)
-	b.tx.Rows.View.Close()
-	if !b.frozen {
-		b.unlock()
-	}
-	b.open = false
-	if len(b.served)+len(b.later) > 0 {
-		b.tellServed(b.ticket)
-	}
-	b.rows.Reset()
-	b.fx.Reset()
-	b.told, b.tx.By = 0, 0
-	clear(b.replies)
-	b.replies = b.replies[:0]
-	b.args, b.call = nil, nil // they may point into a large buffer
-	for i := range b.ctxs {
-		b.ctxs[i].Args, b.ctxs[i].Queue, b.ctxs[i].Caller = nil, nil, nil
-	}
-	b.err = err
-}
-
-// spoil turns every reply of the batch into an error.
-func (b *Batch) spoil(err error) {
-	text := command.Text(err)
-	for _, r := range slices.Backward(b.replies) { // so that offsets stay right
-		if r.mu != nil && r.mu != b.guard {
-			r.mu.Lock()
-			r.spoil(text)
-			r.mu.Unlock()
-		} else {
-			r.spoil(text)
-		}
-	}
-	b.x.log.Error("commit failed", "err", err)
-}
-
-func (r *replies) spoil(text string) {
-	if len(r.to.Buf) < r.end {
-		return // the connection was closed since
-	}
-	behind := slices.Clone(r.to.Buf[r.end:])
-	r.to.Buf = r.to.Buf[:r.start]
-	for range r.n {
-		r.to.Error(text)
-	}
-	r.to.Buf = append(r.to.Buf, behind...)
-}
-
-// effects tells the world what the batch did.
-func (b *Batch) effects(t engine.Ticket) {
-	f := &b.fx
-	if f.Hits != 0 {
-		b.x.Stats.Hits.Add(int64(f.Hits))
-	}
-	if f.Misses != 0 {
-		b.x.Stats.Misses.Add(int64(f.Misses))
-	}
-	if f.Dropped != 0 {
-		b.x.Stats.Dropped.Add(int64(f.Dropped))
-	}
-	if f.Expired != 0 {
-		b.x.Stats.Expired.Add(int64(f.Expired))
-	}
-	if f.Changes != 0 {
-		b.x.Stats.Changes.Add(int64(f.Changes))
-	}
-	if f.Garbage != 0 {
-		b.x.sweep.wakeClearing()
-	}
-	if len(f.Touched) > 0 {
-		b.x.watching.touched(b, f.Touched)
-	}
-	if b.x.listener != nil && f.Told(b.x.space) {
-		b.x.listener(f, max(t, b.told))
-	}
-}
-
-// flags are those of the command, and of the commands in its queue that say how it
-// must be run.
-func (c *Call) flags() command.Flags {
-	f := c.Cmd.Flags
-	for i := range c.Queue {
-		f |= c.Queue[i].Cmd.Flags & (command.Write | command.MayReplicate | command.Slow | command.Alone)
-		if cmd := c.Queue[i].Cmd; cmd.Flags&command.OneState != 0 || cmd.Run == nil && cmd.Flags&command.Repeatable == 0 {
-			f |= command.Alone
-		}
-	}
-	return f
-}
-
-// writes says whether the call may change keys.
-func (c *Call) writes() bool {
-	if c.Queue != nil { // who watches keys must hold their latches
-		return c.Watch != nil || c.flags()&(command.Write|command.MayReplicate) != 0
-	}
-	return c.Cmd.Flags&(command.Write|command.MayReplicate) != 0 && (c.Cmd.ReadsOnly == nil || !c.Cmd.ReadsOnly(c.Args))
-}
-
-// ready is the ticket that must be durable before the reply is sent.
-func (c *Call) ready(own engine.Ticket) engine.Ticket {
-	if c.Own {
-		return max(c.Wait, own)
-	}
-	return c.Wait
 }
 
 // NewWaitingBatch makes a batch for a goroutine that may wait and may take

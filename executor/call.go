@@ -1,0 +1,92 @@
+package executor
+
+import (
+	"sync"
+
+	"redoubt/command"
+	"redoubt/engine"
+	"redoubt/wire"
+)
+
+// Call is one command to be run.
+type Call struct {
+	Cmd     *command.Command
+	Args    [][]byte
+	DB      int
+	Reply   *wire.Writer
+	NoTouch bool // the client does not want keys to count as used
+	// Guard, if set, is held during Run and guards Reply: a commit that fails
+	// rewrites the replies of other calls of the batch too.
+	Guard sync.Locker
+	// OnBlock, if set, makes the waiter of a command that is going to wait. Without
+	// it such a command must answer at once.
+	OnBlock func(*command.Block) *Waiter
+	// Caller is who runs the command, for one that runs others.
+	Caller command.Caller
+	// Queue are the commands that EXEC runs, Watch the keys that the client watches
+	// or, for WATCH, is going to.
+	Queue []command.Queued
+	Watch *Watch
+	// By is the number of the client, for those who want to know who changed a key.
+	By int64
+	// Reads, if set, is told of a command that EXEC or a script is about to run and
+	// that only reads. late: the state that it reads is an older one.
+	Reads func(cmd *command.Command, args [][]byte, late bool)
+	// Sink, if set, takes parts of a reply that is too large to be held: see
+	// command.Ctx.Spill. They may be sent once Wait is durable.
+	Sink func(*wire.Writer) error
+
+	// Set by Run. The reply may be sent once Wait is durable and, if Own, once
+	// the ticket that Commit returns is.
+	Wait   engine.Ticket
+	Own    bool
+	Failed bool // the reply is an error
+	// Cold: Run said false because rows are not in memory. RunAlone then takes
+	// its turn among those that read from disk.
+	Cold bool
+	// Heavy: Run said false because the command takes long. A read is then run on
+	// a state of its own, so that it holds nobody up.
+	Heavy bool
+	// Whole: Run said false because the command reads keys that it did not name. It
+	// is then run on a state of its own, or alone if it writes.
+	Whole bool
+	// Yielded: Run said false because somebody else needs the whole keyspace.
+	// RunAlone runs it again.
+	Yielded bool
+	// Selected is the database that EXEC's commands left selected.
+	Selected int
+	// Streamed: a part of the reply went to Sink. If it then failed, the rest
+	// will never come.
+	Streamed bool
+	// Blocked: there is no reply; the waiter that OnBlock made will have it.
+	Blocked bool
+}
+
+// flags are those of the command, and of the commands in its queue that say how it
+// must be run.
+func (c *Call) flags() command.Flags {
+	f := c.Cmd.Flags
+	for i := range c.Queue {
+		f |= c.Queue[i].Cmd.Flags & (command.Write | command.MayReplicate | command.Slow | command.Alone)
+		if cmd := c.Queue[i].Cmd; cmd.Flags&command.OneState != 0 || cmd.Run == nil && cmd.Flags&command.Repeatable == 0 {
+			f |= command.Alone
+		}
+	}
+	return f
+}
+
+// writes says whether the call may change keys.
+func (c *Call) writes() bool {
+	if c.Queue != nil { // who watches keys must hold their latches
+		return c.Watch != nil || c.flags()&(command.Write|command.MayReplicate) != 0
+	}
+	return c.Cmd.Flags&(command.Write|command.MayReplicate) != 0 && (c.Cmd.ReadsOnly == nil || !c.Cmd.ReadsOnly(c.Args))
+}
+
+// ready is the ticket that must be durable before the reply is sent.
+func (c *Call) ready(own engine.Ticket) engine.Ticket {
+	if c.Own {
+		return max(c.Wait, own)
+	}
+	return c.Wait
+}
