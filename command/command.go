@@ -269,6 +269,8 @@ type Caller interface {
 	Permit(cmd *Command, args [][]byte) error
 	// OutOfMemory says that commands which need memory are refused.
 	OutOfMemory() bool
+	// Writable says why commands that write are refused, or nothing.
+	Writable() error
 	// Local runs a command that has no Run. It returns the database that is
 	// selected after it.
 	Local(cmd *Command, args [][]byte, db int, w *wire.Writer) (int, error)

@@ -39,6 +39,7 @@ const (
 	ErrExpireNX     = Error("ERR NX and XX, GT or LT options at the same time are not compatible")
 	ErrExpireGTLT   = Error("ERR GT and LT options at the same time are not compatible")
 	ErrOutOfMemory  = Error("OOM command not allowed when used memory > 'maxmemory'.")
+	ErrNoReplicas   = Error("NOREPLICAS Not enough good replicas to write.")
 	ErrNotAuth      = Error("NOAUTH Authentication required.")
 	ErrLoading      = Error("LOADING Redis is loading the dataset in memory")
 )

@@ -75,12 +75,26 @@ func (c *Call) flags() command.Flags {
 	return f
 }
 
+// weight is about how much work it is to look at the call's arguments.
+func (c *Call) weight() int {
+	n := len(c.Args)
+	for i := range c.Queue {
+		n += len(c.Queue[i].Args)
+	}
+	return n
+}
+
 // writes says whether the call may change keys.
 func (c *Call) writes() bool {
 	if c.Queue != nil { // who watches keys must hold their latches
 		return c.Watch != nil || c.flags()&(command.Write|command.MayReplicate) != 0
 	}
-	return c.Cmd.Flags&(command.Write|command.MayReplicate) != 0 && (c.Cmd.ReadsOnly == nil || !c.Cmd.ReadsOnly(c.Args))
+	return writes(c.Cmd, c.Args)
+}
+
+// writes says whether a command with these arguments may change keys.
+func writes(cmd *command.Command, args [][]byte) bool {
+	return cmd.Flags&(command.Write|command.MayReplicate) != 0 && (cmd.ReadsOnly == nil || !cmd.ReadsOnly(args))
 }
 
 // ready is the ticket that must be durable before the reply is sent.

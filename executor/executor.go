@@ -168,9 +168,9 @@ type Batch struct {
 
 	// Made once, since a closure per command would be an allocation: what is
 	// done with each key of args.
-	eachLatch, eachExpect func(i int, _ *command.KeySpec)
-	args                  [][]byte
-	db                    int
+	eachLatch, eachExpect, eachInner func(i int, _ *command.KeySpec)
+	args                             [][]byte
+	db                               int
 }
 
 // NewBatch makes a batch for an event loop.
@@ -184,6 +184,7 @@ func (x *Executor) NewBatch() *Batch {
 		c.Receivers = x.receivers
 	}
 	b.eachLatch = func(i int, _ *command.KeySpec) { b.keys = append(b.keys, x.latches.of(b.args[i])) }
+	b.eachInner = func(i int, _ *command.KeySpec) { b.inner = append(b.inner, x.latches.of(b.args[i])) }
 	b.eachExpect = func(i int, _ *command.KeySpec) { b.expect(b.args[i], b.db) }
 	return b
 }
@@ -234,7 +235,7 @@ func (b *Batch) Run(c *Call) bool {
 	b.guard = c.Guard
 	if !b.worker {
 		c.Cold = false
-		if c.flags()&(command.Alone|command.Slow|command.OneState) != 0 || b.x.remote || len(c.Args)+len(c.Queue) > heavyArgs {
+		if c.flags()&(command.Alone|command.Slow|command.OneState) != 0 || b.x.remote || c.weight() > heavyArgs {
 			return false
 		}
 		if c.writes() && b.x.eng.Congested() {

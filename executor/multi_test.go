@@ -394,6 +394,7 @@ type fakeCaller struct{ runs int }
 
 func (f *fakeCaller) Permit(*command.Command, [][]byte) error { return nil }
 func (f *fakeCaller) OutOfMemory() bool                       { return false }
+func (f *fakeCaller) Writable() error                         { return nil }
 func (f *fakeCaller) Local(_ *command.Command, args [][]byte, _ int, w *wire.Writer) (int, error) {
 	f.runs++
 	w.OK()
@@ -428,4 +429,39 @@ func TestMessagesAreToldAfterTheCommit(t *testing.T) {
 	c.run("set a 2")
 	c.commit()
 	equal(t, "told after a commit that failed", strings.Join(told, " "), "hello")
+}
+
+// What the commands of a transaction touch adds up: many that are fine by
+// themselves are for a worker together.
+func TestHeavyTransactionsLeaveTheLoop(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	touch := &command.Command{Name: "touches", Arity: 1, Run: func(c *command.Ctx) error {
+		c.Tx.Heavy(100 << 10) // the total so far, told twice
+		c.Tx.Heavy(400 << 10)
+		c.Reply.OK()
+		return nil
+	}}
+	try := func(n int) (bool, *client) {
+		c := f.client()
+		c.call = Call{Cmd: command.Exec, Args: words("exec"), Reply: &c.w, Queue: []command.Queued{}}
+		for range n {
+			c.call.Queue = append(c.call.Queue, command.Queued{Cmd: touch, Args: words("touches")})
+		}
+		ok := c.b.Run(&c.call)
+		c.b.Commit()
+		return ok, c
+	}
+	ok, _ := try(2)
+	equal(t, "two on a loop", ok, true)
+	ok, c := try(3)
+	equal(t, "three on a loop", ok, false)
+	equal(t, "heavy", c.call.Heavy, true)
+	f.x.RunAlone(&c.call)
+	f.want("three on a worker", c.take(), "[OK OK OK]")
+
+	c = f.client()
+	many := "mget" + strings.Repeat(" k", heavyArgs/2)
+	equal(t, "many arguments on a loop", c.tryExec(nil, many, many), false)
+	f.free()
 }

@@ -66,8 +66,7 @@ func (b *Batch) do(cmd *command.Command, args [][]byte, w *wire.Writer) (err err
 	if b.call.Reads != nil && cmd.Flags&command.ReadOnly != 0 {
 		b.call.Reads(cmd, args, b.frozen)
 	}
-	call := Call{Cmd: cmd, Args: args}
-	write, start, mark, held := call.writes(), len(w.Buf), t.Mark(), t.Held()
+	write, start, mark, held := writes(cmd, args), len(w.Buf), t.Mark(), t.Held()
 	db, writable, latched, worker := t.DB, t.Writable, t.Latched, t.Worker
 	t.Writable, t.Latched, t.Worker = write && (keys || b.alone), true, b.worker
 	b.nested++
@@ -81,6 +80,7 @@ func (b *Batch) do(cmd *command.Command, args [][]byte, w *wire.Writer) (err err
 		return t.Err()
 	}
 	t.Release(held)
+	t.Worked()
 	if err != nil {
 		t.Undo(mark)
 		w.Buf = w.Buf[:start]
@@ -130,11 +130,12 @@ func (b *Batch) reach(cmd *command.Command, args [][]byte) (some, ok bool) {
 	b.inner = b.inner[:0]
 	if i, one := cmd.OneKeyAt(); one {
 		if i < len(args) {
+			if b.nested == 0 && b.call.Queue != nil {
+				return true, true // EXEC has it already
+			}
 			b.inner = append(b.inner, b.x.latches.of(args[i]))
 		}
-	} else if !cmd.EachKey(args, func(i int, _ *command.KeySpec) {
-		b.inner = append(b.inner, b.x.latches.of(args[i]))
-	}) {
+	} else if b.args = args; !cmd.EachKey(args, b.eachInner) {
 		b.inner = b.inner[:0] // the arguments do not fit, as the handler will say
 	}
 	if !b.tryLatch(b.inner) {

@@ -54,8 +54,12 @@ type Tx struct {
 
 	err   error
 	reads int
-	rowk  []byte // scratch for row keys
-	vals  []byte // values read by this execution
+	// work is what the command under way touches, worked what those before it in the
+	// same execution did: see Heavy.
+	work, worked int64
+
+	rowk []byte // scratch for row keys
+	vals []byte // values read by this execution
 }
 
 // TxMark is a place to roll a transaction back to.
@@ -68,6 +72,7 @@ type TxMark struct {
 // it read, and returns the mark to roll back to.
 func (t *Tx) Start() TxMark {
 	t.err, t.reads, t.vals = nil, 0, t.vals[:0]
+	t.work, t.worked = 0, 0
 	if cap(t.vals) > 1<<20 {
 		t.vals = nil
 	}
@@ -118,14 +123,20 @@ func (t *Tx) Fail(err error) {
 	}
 }
 
-// Heavy is called by a handler that is about to touch about so many bytes. It
-// says true when the execution is to stop and will be run again on a worker.
+// Heavy is called by a handler that is about to touch about so many bytes, in all
+// of what it does. It says true when the execution is to stop and will be run
+// again on a worker.
 func (t *Tx) Heavy(bytes int64) bool {
-	if !t.Worker && bytes > heavyBytes {
+	t.work = max(t.work, bytes)
+	if !t.Worker && (bytes > heavyBytes || t.worked+bytes > heavyBytes) {
 		t.Fail(ErrHeavy)
 	}
 	return t.err != nil
 }
+
+// Worked is called between the commands of an execution that runs several: what
+// each of them touches adds up.
+func (t *Tx) Worked() { t.worked, t.work = min(t.worked+min(t.work, heavyBytes), heavyBytes), 0 }
 
 // Whole is called by a handler that is about to read keys which are not among its
 // arguments. It says true when the execution is to stop and will be run again with

@@ -293,3 +293,19 @@ func TestNumbersAsText(t *testing.T) {
 		}
 	}
 }
+
+// A table that a library makes past the limit is there, and the script ends with its
+// next allocation.
+func TestNewTablePastTheLimit(t *testing.T) {
+	t.Parallel()
+	s := lua.New()
+	s.SetLimit(1)
+	for range 100 {
+		if s.NewTable(4, 4) == nil {
+			t.Fatal("no table")
+		}
+	}
+	if err := s.Alloc(1); err == nil {
+		t.Error("nobody found that there is too much")
+	}
+}

@@ -47,7 +47,8 @@ func (s *State) StringMeta() *Table { return s.strings }
 func (s *State) NewTable(narr, nhash int) *Table {
 	t, err := s.newTable(narr, nhash)
 	if err != nil {
-		t, _ = s.newTable(0, 0)
+		s.ids++
+		t = &Table{st: s, id: s.ids}
 		s.used = s.next // the next allocation finds it
 	}
 	return t

@@ -181,6 +181,11 @@ func (st *state) refuse(cmd *command.Command) string {
 	if r.readOnly && cmd.Flags&(command.Write|command.MayReplicate) != 0 {
 		return "ERR " + msgReadOnly
 	}
+	if cmd.Flags&command.Write != 0 && !r.wrote && r.c.Caller != nil {
+		if err := r.c.Caller.Writable(); err != nil {
+			return command.Text(err)
+		}
+	}
 	if r.oom && !r.allowOOM && !r.wrote && cmd.Flags&command.DenyOOM != 0 {
 		return string(command.ErrOutOfMemory)
 	}

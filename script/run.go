@@ -67,6 +67,11 @@ func (p *program) admit(c *command.Ctx, ro bool) error {
 	if ro && p.flags&noWrites == 0 {
 		return errReadOnlyCall
 	}
+	if p.flags&noWrites == 0 && c.Caller != nil {
+		if err := c.Caller.Writable(); err != nil {
+			return err
+		}
+	}
 	if p.flags&(noWrites|allowOOM) == 0 && c.Caller != nil && c.Caller.OutOfMemory() {
 		return errOOMFlag
 	}

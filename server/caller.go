@@ -15,6 +15,16 @@ type caller struct {
 	blocked bool // it is the caller of a command that has waited
 }
 
+const errGone = command.Error("ERR the client has gone")
+
+// Writable implements command.Caller.
+func (c *caller) Writable() error {
+	if c.s.srv.wantsReplicas.Load() {
+		return command.ErrNoReplicas
+	}
+	return nil
+}
+
 // OutOfMemory implements command.Caller.
 func (c *caller) OutOfMemory() bool { return c.s.srv.outOfMemory() }
 
@@ -37,6 +47,9 @@ func (c *caller) Local(cmd *command.Command, args [][]byte, db int, w *wire.Writ
 	if !c.carried {
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		if s.closed { // what it would subscribe to or track, nobody would take back
+			return db, errGone
+		}
 	}
 	own := s.db
 	s.db = db

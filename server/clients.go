@@ -189,7 +189,11 @@ func (s *session) decay(now time.Time) {
 	if now.Sub(s.peakAt) > activeOf {
 		s.bufPeak, s.outPeak, s.peakAt = cap(s.buf), s.pending(), now
 	}
-	if now.Sub(s.lastUsed) > activeOf && cap(s.buf)-len(s.buf) > smallBuffer {
+	if now.Sub(s.lastUsed) <= activeOf {
+		return
+	}
+	s.lastMulti = nil
+	if cap(s.buf)-len(s.buf) > smallBuffer {
 		s.buf = append(make([]byte, 0, len(s.buf)), s.buf...)
 	}
 }

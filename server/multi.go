@@ -19,11 +19,13 @@ const (
 	errExecAbort    = command.Error("EXECABORT Transaction discarded because of previous errors.")
 )
 
-// multi is a transaction that is being queued.
+// multi is a transaction that is being queued. What it holds is used again for the
+// next one of the connection.
 type multi struct {
 	queue []command.Queued
-	bytes int  // of its arguments
-	bad   bool // a command was refused: EXEC will do nothing
+	args  [][]byte // of all commands, and
+	buf   []byte   // their bytes
+	bad   bool     // a command was refused: EXEC will do nothing
 }
 
 // size is what CLIENT LIST tells: how many commands are queued, -1 outside of MULTI.
@@ -31,7 +33,7 @@ func (m *multi) size() (commands, bytes int) {
 	if m == nil {
 		return -1, 0
 	}
-	return len(m.queue), m.bytes
+	return len(m.queue), len(m.buf)
 }
 
 // flagsOf are the command's flags, and for EXEC those of all that it will run.
@@ -55,7 +57,7 @@ func multiCommands() []*local {
 			if c.s.multi != nil {
 				return errNestedMulti
 			}
-			c.s.multi = &multi{queue: []command.Queued{}}
+			c.s.beginMulti()
 			c.w.OK()
 			return nil
 		}},
@@ -82,8 +84,27 @@ func multiCommands() []*local {
 	}
 }
 
-// endMulti leaves the transaction, and forgets the watched keys.
+// smallQueue is how many arguments of a transaction are room that is kept, until the
+// client falls silent.
+const smallQueue = 256
+
+// beginMulti begins a transaction.
+func (s *session) beginMulti() {
+	if s.multi = s.lastMulti; s.multi == nil {
+		s.multi = &multi{queue: make([]command.Queued, 0, 4)}
+	}
+	s.lastMulti = nil
+}
+
+// endMulti leaves the transaction, and forgets the watched keys. Nobody uses its
+// queue any more.
 func (s *session) endMulti() {
+	if m := s.multi; m != nil && cap(m.buf) <= smallBuffer && cap(m.args) <= smallQueue {
+		clear(m.queue)
+		clear(m.args)
+		*m = multi{queue: m.queue[:0], args: m.args[:0], buf: m.buf[:0]}
+		s.lastMulti = m
+	}
 	s.multi = nil
 	s.watch.Clear()
 }
@@ -102,11 +123,14 @@ func atOnce(cmd *command.Command) bool {
 
 // enqueue queues a command of a transaction.
 func (s *session) enqueue(cmd *command.Command, args [][]byte, w *wire.Writer) {
-	q := command.Queued{Cmd: cmd, Args: copyArgs(args)}
+	m := s.multi
+	from := len(m.args)
 	for _, a := range args {
-		s.multi.bytes += len(a)
+		at := len(m.buf)
+		m.buf = append(m.buf, a...) // the arguments before it stay where they are
+		m.args = append(m.args, m.buf[at:len(m.buf):len(m.buf)])
 	}
-	s.multi.queue = append(s.multi.queue, q)
+	m.queue = append(m.queue, command.Queued{Cmd: cmd, Args: m.args[from:len(m.args):len(m.args)]})
 	w.Status("QUEUED")
 }
 

@@ -85,7 +85,9 @@ type Server struct {
 	keepalive  atomic.Int64
 	maxBulk    atomic.Int64
 	maxMemory  atomic.Int64
-	outLimit   atomic.Pointer[config.BufferLimit]
+	// wantsReplicas: min-replicas-to-write asks for replicas, and there are none.
+	wantsReplicas atomic.Bool
+	outLimit      atomic.Pointer[config.BufferLimit]
 	// subscribedLimit is that of clients with subscriptions.
 	subscribedLimit atomic.Pointer[config.BufferLimit]
 	notifying       atomic.Uint32 // notifyWays

@@ -70,6 +70,7 @@ type session struct {
 	replies       replyMode
 	monitor       bool
 	multi         *multi // a transaction that is being queued
+	lastMulti     *multi // the memory of the one before
 	watch         executor.Watch
 
 	// Messages: see push.go, subscription.go and tracking.go.
@@ -496,6 +497,9 @@ func (s *session) refuse(cmd *command.Command, args [][]byte) error {
 	// What is queued takes memory, whatever it will do.
 	if (s.multi.flagsOf(cmd, args)&command.DenyOOM != 0 || s.multi != nil && !atOnce(cmd)) && s.srv.outOfMemory() {
 		return command.ErrOutOfMemory
+	}
+	if s.srv.wantsReplicas.Load() && s.multi.flagsOf(cmd, args)&command.Write != 0 {
+		return command.ErrNoReplicas
 	}
 	if s.subs != nil {
 		return s.refuseSubscribed(cmd)

@@ -21,6 +21,9 @@ func (srv *Server) watchSettings() error {
 	apply(func() { srv.timeout.Store(c.Int("timeout")) }, "timeout")
 	apply(func() { srv.keepalive.Store(c.Int("tcp-keepalive")) }, "tcp-keepalive")
 	apply(func() { srv.maxMemory.Store(c.Int("maxmemory")) }, "maxmemory")
+	apply(func() {
+		srv.wantsReplicas.Store(c.Int("min-replicas-to-write") > 0 && c.Int("min-replicas-max-lag") > 0)
+	}, "min-replicas-to-write", "min-replicas-max-lag")
 	apply(func() { srv.acl.SetPassword(c.Str("requirepass")) }, "requirepass")
 	apply(func() { srv.acl.SetAllChannels(c.Enum("acl-pubsub-default") == "allchannels") }, "acl-pubsub-default")
 	apply(func() { srv.aclLog.SetMax(c.Int("acllog-max-len")) }, "acllog-max-len")

@@ -26,10 +26,11 @@ func throughLua(want, got string) bool {
 	if strings.HasPrefix(want, "-ERR wrong number of arguments") || strings.HasPrefix(want, "-ERR unknown") {
 		return strings.HasPrefix(got, "-ERR ")
 	}
-	return longNumber.MatchString(want) || strings.ReplaceAll(want, "*-1\r\n", "$-1\r\n") == got
+	blur := func(s string) string { return longNumber.ReplaceAllString(s, "$1:many digits") }
+	return blur(strings.ReplaceAll(want, "*-1\r\n", "$-1\r\n")) == blur(got)
 }
 
-var longNumber = regexp.MustCompile(`(^|\n):-?\d{16}`)
+var longNumber = regexp.MustCompile(`(^|\n):-?\d{16,}`)
 
 // TestModelByScript compares Redoubt with the model when a script runs every
 // command. In RESP2: a map of RESP3 loses its order in Lua.

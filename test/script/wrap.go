@@ -97,7 +97,8 @@ func sameFromScript(want, got []string) bool {
 	if strings.HasPrefix(text, "(error) ERR wrong number of arguments for") || strings.HasPrefix(text, "(error) ERR unknown") {
 		return len(got) > 0 && strings.HasPrefix(got[0], "(error) ERR ")
 	}
-	return longNumber.MatchString(text) || strings.ReplaceAll(text, "(nil array)", "(nil)") == strings.Join(got, "\n")
+	blur := func(s string) string { return longNumber.ReplaceAllString(s, "(integer) many digits") }
+	return blur(strings.ReplaceAll(text, "(nil array)", "(nil)")) == blur(strings.Join(got, "\n"))
 }
 
-var longNumber = regexp.MustCompile(`\(integer\) -?\d{16}`)
+var longNumber = regexp.MustCompile(`\(integer\) -?\d{16,}`)
