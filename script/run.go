@@ -95,6 +95,12 @@ func (e *Engine) execute(c *command.Ctx, p *program, numkeys int, ro bool) error
 	}
 	st := pool.get()
 	st.begin(c, p, ro)
+	job := st.run.job
+	defer func() { // also when a handler panics: the executor goes on
+		if job != nil {
+			e.running.remove(job)
+		}
+	}()
 	err := st.enter(c.Args[3:3+numkeys], c.Args[3+numkeys:])
 	if failed := c.Tx.Err(); failed != nil {
 		err = failed
@@ -146,9 +152,6 @@ func (st *state) begin(c *command.Ctx, p *program, ro bool) {
 // end lets go of everything that belongs to the execution.
 func (st *state) end() {
 	r := &st.run
-	if r.job != nil {
-		st.e.running.remove(r.job)
-	}
 	clear(r.logs)
 	*r = run{logs: r.logs[:0]}
 	st.Reset()

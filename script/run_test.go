@@ -253,3 +253,22 @@ func TestDeepReply(t *testing.T) {
 		t.Errorf("%.100q", reply)
 	}
 }
+
+// A command that panics is a bug; the script that ran it does not run for ever.
+func TestAPanicEndsTheScript(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.tx.Worker = true
+	b.do = func([][]byte, *wire.Writer) error { panic("a bug") }
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("nobody hears of the panic")
+			}
+		}()
+		_, _ = b.call(2, "eval", "return redis.call('set', 'a', 'b')", "0")
+	}()
+	if n, _ := b.running.figures(); n != 0 {
+		t.Errorf("%d scripts run", n)
+	}
+}

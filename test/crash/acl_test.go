@@ -31,13 +31,7 @@ func TestSavedUsersSurviveKill(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		do := func(args ...string) (respclient.Value, error) {
-			v, err := c.Do(args...)
-			if err == nil && v.IsError() {
-				t.Fatalf("%q: %s", args, v.Str)
-			}
-			return v, err
-		}
+		do := asker(t, c)
 		if saved > 0 {
 			v, err := do("ACL", "GETUSER", "alice")
 			if err != nil {

@@ -440,6 +440,17 @@ func TestLogLevel(t *testing.T) {
 }
 
 // kill kills a server and looks for signs of trouble in its log.
+// asker sends commands that must not be answered by an error.
+func asker(t *testing.T, c *respclient.Client) func(args ...string) (respclient.Value, error) {
+	return func(args ...string) (respclient.Value, error) {
+		v, err := c.Do(args...)
+		if err == nil && v.IsError() {
+			t.Fatalf("%.80q: %s", args, v.Str)
+		}
+		return v, err
+	}
+}
+
 func kill(t *testing.T, p *testserver.Process) {
 	t.Helper()
 	p.Kill()

@@ -25,13 +25,7 @@ func TestFunctionsSurviveKill(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		do := func(args ...string) (respclient.Value, error) {
-			v, err := c.Do(args...)
-			if err == nil && v.IsError() {
-				t.Fatalf("%.80q: %s", args, v.Str)
-			}
-			return v, err
-		}
+		do := asker(t, c)
 		if version > 0 {
 			v, err := do("FCALL", "version", "0")
 			if err != nil {
