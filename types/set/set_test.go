@@ -128,13 +128,21 @@ func TestModel(t *testing.T) {
 	forms := map[keyspace.Encoding]int{}
 	for round := range rounds(60) {
 		w.limits.SetIntegers = int64(w.rng.IntN(12))
-		whole := round%4 == 0 // else a set of integers is a matter of luck
-		if whole {
-			w.limits.SetIntegers += 30
-		}
 		w.limits.SetEntries = int64(w.rng.IntN(12))
 		w.limits.SetValue = int64(w.rng.IntN(12))
-		numbers := whole || w.rng.IntN(3) > 0
+		numbers := w.rng.IntN(3) > 0
+		// Half of the rounds have room for one of the small forms, which are a matter of
+		// luck else.
+		whole := round%4 == 0
+		switch {
+		case whole:
+			numbers = true
+			w.limits.SetIntegers += 30
+		case round%4 == 1:
+			numbers = false
+			w.limits.SetEntries += 30
+			w.limits.SetValue += 30
+		}
 		pool := make([]string, 40)
 		for i := range pool {
 			pool[i] = fmt.Sprint(w.rng.IntN(60) - 30)
