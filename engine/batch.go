@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"encoding/binary"
 	"hash/maphash"
 	"iter"
 	"slices"
@@ -30,6 +31,7 @@ type Batch struct {
 	counters []addend
 	orders   []*order
 	spare    []*order // to be used again
+	checks   []byte   // rows to be checked, each behind its length
 }
 
 // head is a row that was noted.
@@ -100,6 +102,33 @@ func (b *Batch) Add(key []byte, delta int64) {
 	at := len(b.arena)
 	b.arena = append(b.arena, key...)
 	b.counters = append(b.counters, addend{at, len(b.arena), delta})
+}
+
+// Check notes that the commit depends on the row being as its view shows it. Only
+// engines that several processes share look at that. Rolling back leaves it, but for
+// DropChecks.
+func (b *Batch) Check(key []byte) {
+	b.checks = binary.BigEndian.AppendUint32(b.checks, uint32(len(key)))
+	b.checks = append(b.checks, key...)
+}
+
+// CheckMark and DropChecks forget the checks since a place: those of an execution
+// that has written nothing.
+func (b *Batch) CheckMark() int      { return len(b.checks) }
+func (b *Batch) DropChecks(mark int) { b.checks = b.checks[:mark] }
+
+// Checks yields the rows to be checked, perhaps some of them twice, and also such
+// that the batch writes. They are valid while the batch is unchanged.
+func (b *Batch) Checks() iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for rest := b.checks; len(rest) > 0; {
+			n := 4 + int(binary.BigEndian.Uint32(rest))
+			if !yield(rest[4:n:n]) {
+				return
+			}
+			rest = rest[n:]
+		}
+	}
 }
 
 func (b *Batch) note(key, head, tail []byte, deleted bool) {
@@ -248,6 +277,7 @@ func (b *Batch) Reset() {
 		clear(b.table)
 	}
 	b.arena, b.heads, b.log, b.ranges, b.counters = b.arena[:0], b.heads[:0], b.log[:0], b.ranges[:0], b.counters[:0]
+	b.checks = b.checks[:0]
 	b.dropOrders()
 }
 

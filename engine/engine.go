@@ -14,8 +14,8 @@
 // Concurrency: every method of Engine may be called from any goroutine. A View
 // and an Iterator belong to one goroutine at a time. Writers of one row do not
 // race: the executor's latches see to that, so an engine on one machine needs
-// no conflict detection. An engine that several processes share detects
-// conflicts and answers ErrConflict.
+// no conflict detection. An engine that several processes share (see Shared)
+// detects conflicts and answers ErrConflict.
 //
 // Ownership of bytes: an engine keeps no slice that a caller passed in, and a
 // caller may reuse it as soon as the call returns. What an engine hands out is
@@ -28,7 +28,10 @@
 // the simplest engine that passes it, and the reference for the others.
 package engine
 
-import "errors"
+import (
+	"errors"
+	"time"
+)
 
 // Errors that an engine returns, wrapped with what it was doing.
 var (
@@ -53,6 +56,8 @@ var (
 	ErrLocked = errors.New("store is in use by another process")
 	// ErrFormat: the store was written by a newer version or another program.
 	ErrFormat = errors.New("store has a foreign format")
+	// ErrUnavailable: the store did not answer in time. Nothing was written.
+	ErrUnavailable = errors.New("store cannot be reached")
 	// ErrClosed: the engine was closed.
 	ErrClosed = errors.New("store is closed")
 )
@@ -123,7 +128,7 @@ type View interface {
 	// may bring them nearer, all at once; it may do nothing. It returns how many
 	// of them are cold: a view that may not wait cannot read them.
 	Prefetch(keys [][]byte) (cold int)
-	// Commit applies the batch atomically. After a nil error the writes are
+	// Commit applies the batch atomically; its checks are of a Shared engine. After a nil error the writes are
 	// visible to every reader that starts. An empty batch gets ticket 0. The
 	// batch is not changed and may be reset at once. A store that fails while a
 	// commit is under way may return a ticket that never becomes durable: who
@@ -132,6 +137,50 @@ type View interface {
 	Commit(b *Batch) (Ticket, error)
 	// Close ends the view. It must be called once, after Commit or instead.
 	Close()
+}
+
+// Stamp is a moment in the time of a store that several processes share. Every
+// commit takes effect at a moment of its own, and a view shows the state of one.
+type Stamp uint64
+
+// Shared is what an engine offers besides when several processes use its store at
+// the same time. Its views are SharedViews.
+//
+// Two executions in different processes are kept apart by conflicts: a commit
+// answers ErrConflict if, since the moment that its view shows, another one has
+// put or deleted a row that it puts, deletes or checks (Batch.Check). Counters may
+// be estimates.
+type Shared interface {
+	Engine
+	// NextID returns a number that no process was ever given.
+	NextID() (uint64, error)
+	// Now is the store's time: the same for all processes, but for the little that
+	// clocks differ between two looks at it. It does not go back.
+	Now() time.Time
+	// Stamp returns a moment after every commit that has returned, to whomever.
+	Stamp() (Stamp, error)
+	// Later returns the moment some time after another.
+	Later(Stamp, time.Duration) Stamp
+	// Oldest is the oldest moment that this process still reads, or now.
+	Oldest() Stamp
+	// Forget lets the store drop what only readers of moments before s could see.
+	Forget(s Stamp) error
+}
+
+// SharedView is a view of a Shared engine: the state of one moment, which is fixed
+// by its first read.
+type SharedView interface {
+	View
+	// Lone says before the first read that it will be the only one and that nothing
+	// will be committed: the row is read as it is now, which may be cheaper.
+	Lone()
+	// Stamp returns the moment that the view shows, 0 if it is a lone one.
+	Stamp() (Stamp, error)
+	// Before has Commit answer ErrConflict if it would take effect at s or later.
+	Before(s Stamp)
+	// Version of a row as the view shows it: 0 if there is none, and another one
+	// whenever the row was put.
+	Version(key []byte) (uint64, error)
 }
 
 // Snapshot is a frozen state of all rows and must be closed.
@@ -148,6 +197,8 @@ type Capabilities struct {
 	Remote bool
 	// Durable: rows outlive the process.
 	Durable bool
+	// Shared: other processes use the store too; the engine is a Shared.
+	Shared bool
 }
 
 // Engine is an open store.

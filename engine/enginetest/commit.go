@@ -181,12 +181,7 @@ func testCounterConcurrent(t *testing.T, s *suite) {
 
 // commit is store.commit for goroutines that must not end the test.
 func commit(e engine.Engine, b *engine.Batch) error {
-	v, err := e.Begin(true)
-	if err != nil {
-		return err
-	}
-	defer v.Close()
-	ticket, err := v.Commit(b)
+	ticket, err := apply(e, b)
 	if err == nil && ticket > e.Committed() {
 		err = fmt.Errorf("ticket %d is above Committed %d", ticket, e.Committed())
 	}
@@ -226,13 +221,7 @@ func testTickets(t *testing.T, s *suite) {
 			for range 50 {
 				b.Reset()
 				b.Put([]byte("x"), []byte("y"))
-				v, err := st.Begin(true)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				ticket, err := v.Commit(&b)
-				v.Close()
+				ticket, err := apply(st.Engine, &b)
 				if _, twice := seen.LoadOrStore(ticket, true); twice || err != nil {
 					t.Errorf("ticket %d twice: %v, error %v", ticket, twice, err)
 				}
@@ -458,7 +447,7 @@ func testCheckpoint(t *testing.T, s *suite) {
 	st := s.begin(t)
 	st.put("a", "1")
 	err := st.Checkpoint(filepath.Join(t.TempDir(), "copy"))
-	if st.Capabilities().Durable {
+	if c := st.Capabilities(); c.Durable && !c.Remote {
 		if err != nil {
 			t.Errorf("Checkpoint: %v", err)
 		}
@@ -467,6 +456,9 @@ func testCheckpoint(t *testing.T, s *suite) {
 	}
 	if st.Capabilities().Durable != (s.reopen != nil) {
 		t.Error("a durable engine, and only such, gives Reopen to the suite")
+	}
+	if _, shared := st.Engine.(engine.Shared); st.Capabilities().Shared != shared {
+		t.Errorf("the engine says that it is shared: %v; it is: %v", st.Capabilities().Shared, shared)
 	}
 }
 

@@ -2,7 +2,8 @@
 //
 // An engine's own tests call Run with a function that opens an empty store. The
 // suite closes what it opens. A durable engine adds Reopen, and its stores are
-// then also closed and opened again. The random test prints its seed; set
+// then also closed and opened again. A shared engine adds Another, and its stores are
+// then also used by two at once. The random test prints its seed; set
 // ENGINETEST_SEED to run one again.
 //
 // Keys that the suite writes begin with a byte below ff, as engines may reserve
@@ -29,9 +30,16 @@ func Reopen(reopen func(t *testing.T, e engine.Engine) engine.Engine) Option {
 	return func(s *suite) { s.reopen = reopen }
 }
 
+// Another gives the function that opens the store of an engine once more, as another
+// process would.
+func Another(another func(t *testing.T, e engine.Engine) engine.Engine) Option {
+	return func(s *suite) { s.another = another }
+}
+
 type suite struct {
-	open   func(t *testing.T) engine.Engine
-	reopen func(t *testing.T, e engine.Engine) engine.Engine
+	open    func(t *testing.T) engine.Engine
+	reopen  func(t *testing.T, e engine.Engine) engine.Engine
+	another func(t *testing.T, e engine.Engine) engine.Engine
 }
 
 // Run tests an engine against its contract.
@@ -67,6 +75,18 @@ func Run(t *testing.T, open func(t *testing.T) engine.Engine, opts ...Option) {
 		{"Stats", testStats},
 		{"Close", testClose},
 		{"Random", testRandom},
+		{"Moment", testMoment},
+		{"Lone", testLone},
+		{"Version", testVersion},
+		{"Conflict", testConflict},
+		{"NoConflict", testNoConflict},
+		{"Before", testBefore},
+		{"NextID", testNextID},
+		{"Stamp", testStamp},
+		{"Now", testNow},
+		{"Oldest", testOldest},
+		{"SharedCounter", testSharedCounter},
+		{"LostUpdate", testLostUpdate},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -111,13 +131,27 @@ func (st *store) view() engine.View {
 
 func (st *store) commit(b *engine.Batch) engine.Ticket {
 	st.t.Helper()
-	v := st.view()
-	defer v.Close()
-	ticket, err := v.Commit(b)
+	ticket, err := apply(st.Engine, b)
 	if err != nil {
 		st.t.Fatalf("Commit: %v", err)
 	}
 	return ticket
+}
+
+// apply commits a batch that depends on nothing. A shared engine may find a conflict
+// with whoever writes the same rows at the same time.
+func apply(e engine.Engine, b *engine.Batch) (engine.Ticket, error) {
+	for {
+		v, err := e.Begin(true)
+		if err != nil {
+			return 0, err
+		}
+		ticket, err := v.Commit(b)
+		v.Close()
+		if !errors.Is(err, engine.ErrConflict) || !e.Capabilities().Shared {
+			return ticket, err
+		}
+	}
 }
 
 // put commits rows given as key, value, key, value...

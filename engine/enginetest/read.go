@@ -186,8 +186,12 @@ func testIterIsolation(t *testing.T, s *suite) {
 			t.Errorf("an iterator of a view lost rows that stayed: %q", kept)
 		}
 	}
-	if got := rows(t, v.Iter([]byte("k010"), []byte("k012"), false)); !slices.Equal(got, []string{"k010+=new", "k011+=new"}) {
-		t.Errorf("a new iterator misses the commit: %q", got)
+	after := []string{"k010+=new", "k011+=new"}
+	if st.Capabilities().Shared { // its view is of one moment
+		after = []string{"k010=v10", "k011=v11"}
+	}
+	if got := rows(t, v.Iter([]byte("k010"), []byte("k012"), false)); !slices.Equal(got, after) {
+		t.Errorf("a new iterator shows %q, want %q", got, after)
 	}
 }
 

@@ -1,0 +1,213 @@
+// Package sharedmem is a store in memory that several engines use at the same time,
+// as processes use a distributed one: for tests of what front ends do together,
+// without a cluster.
+//
+//	store := sharedmem.New()
+//	a, b := store.Open(), store.Open() // two processes
+//
+// It does what package engine says of a Shared engine, and is strict where a real
+// one might be lenient: a view that may not wait finds every row cold, a lone view
+// reads one row and commits nothing, a moment that was forgotten cannot be read, and
+// an engine cannot be closed while something of it is open.
+//
+// Approach: the rows lie in one engine/mem, each behind the moment of the commit
+// that put it, which is also its version. A view is a snapshot of that engine, made
+// together with a stamp under the store's lock. A commit takes the lock, compares
+// the moments of all rows that it writes or checks with its view's, and writes. Rows
+// that were deleted leave their moment in a map, as long as a view may ask.
+//
+// Stamps are made like those of a timestamp oracle: milliseconds above, a counter
+// below, never the same twice. With a clock that stands still they just count.
+package sharedmem
+
+import (
+	"encoding/binary"
+	"fmt"
+	"sync"
+	"time"
+
+	"redoubt/engine"
+	"redoubt/engine/mem"
+)
+
+// logical is how many bits of a stamp count within a millisecond.
+const logical = 18
+
+// Store is what the engines share.
+type Store struct {
+	rows *mem.Engine
+
+	mu        sync.Mutex
+	clock     func() time.Time
+	last      engine.Stamp // the newest that was given
+	now       time.Time    // the newest time that was told
+	deleted   map[string]engine.Stamp
+	many      int              // of them: see prune
+	engines   map[*Engine]bool // the open ones
+	forgotten engine.Stamp
+}
+
+// New makes an empty store.
+func New() *Store {
+	return &Store{
+		rows: mem.New(), clock: time.Now,
+		deleted: make(map[string]engine.Stamp), many: manyDeleted, engines: make(map[*Engine]bool),
+	}
+}
+
+// SetClock gives the store another clock than the machine's. What the store tells
+// of time does not go back, whatever the clock does.
+func (s *Store) SetClock(now func() time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clock = now
+}
+
+// Open makes one more engine on the store.
+func (s *Store) Open() *Engine {
+	e := &Engine{store: s, reading: make(map[engine.Stamp]int)}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.engines[e] = true
+	return e
+}
+
+// Forgotten is the newest moment that Forget was given.
+func (s *Store) Forgotten() engine.Stamp {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.forgotten
+}
+
+// StampOf returns the first moment of a time, so that tests can name moments.
+func StampOf(t time.Time) engine.Stamp { return engine.Stamp(t.UnixMilli()) << logical }
+
+// time is what the store's clock shows. The lock is held.
+func (s *Store) time() time.Time {
+	if t := s.clock(); t.After(s.now) {
+		s.now = t
+	}
+	return s.now
+}
+
+// stamp gives a moment that is after all that were given. The lock is held.
+func (s *Store) stamp() engine.Stamp {
+	s.last = max(s.last+1, StampOf(s.time()))
+	return s.last
+}
+
+// changed is the moment when a row was put or deleted last, 0 if nobody can have
+// seen that. The lock is held.
+func (s *Store) changed(key []byte) (engine.Stamp, error) {
+	value, found, err := s.rows.Get(key, nil)
+	if err != nil {
+		return 0, err
+	}
+	if found {
+		_, version := split(value)
+		return version, nil
+	}
+	return s.deleted[string(key)], nil
+}
+
+// commit writes a batch that was made from what a view showed at a moment. The view
+// is the one of the snapshot that range deletes look at.
+func (s *Store) commit(b *engine.Batch, was, before engine.Stamp, view engine.Reader) (engine.Ticket, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if was < s.forgotten {
+		return 0, fmt.Errorf("commit of a view of moment %d: %d was forgotten", was, s.forgotten)
+	}
+	at := s.stamp()
+	if before != 0 && at >= before {
+		return 0, fmt.Errorf("commit at moment %d, not before %d: %w", at, before, engine.ErrConflict)
+	}
+	var w engine.Batch
+	for key := range b.Checks() {
+		if err := s.unchanged(key, was); err != nil {
+			return 0, err
+		}
+	}
+	var gone [][]byte
+	for lo, hi := range b.Ranges() { // the rows that the view shows; hence before the others
+		it := view.Iter(lo, hi, false)
+		for it.Next() {
+			gone = append(gone, append([]byte(nil), it.Key()...))
+		}
+		if err := it.Close(); err != nil {
+			return 0, err
+		}
+	}
+	for _, key := range gone {
+		w.Delete(key)
+	}
+	var version [8]byte
+	binary.BigEndian.PutUint64(version[:], uint64(at))
+	for op := range b.Ops() {
+		if op.Delete {
+			w.Delete(op.Key)
+		} else {
+			w.Put2(op.Key, op.Value, version[:])
+		}
+	}
+	for op := range w.Ops() {
+		if reserved(op.Key) {
+			return 0, fmt.Errorf("row % x: such keys are reserved to engines", op.Key)
+		}
+		if err := s.unchanged(op.Key, was); err != nil {
+			return 0, err
+		}
+	}
+	if b.Empty() {
+		return 0, nil
+	}
+	for key, delta := range b.Counters() {
+		w.Add(key, delta)
+	}
+	for op := range w.Ops() {
+		if op.Delete {
+			s.deleted[string(op.Key)] = at
+		} else {
+			delete(s.deleted, string(op.Key))
+		}
+	}
+	s.prune()
+	return s.rows.Commit(&w)
+}
+
+func (s *Store) unchanged(key []byte, since engine.Stamp) error {
+	at, err := s.changed(key)
+	if err == nil && at > since {
+		err = fmt.Errorf("row % x was changed at moment %d, after %d: %w", key, at, since, engine.ErrConflict)
+	}
+	return err
+}
+
+// prune drops the moments of deleted rows that no view can ask for, if there are
+// many. The lock is held.
+func (s *Store) prune() {
+	if len(s.deleted) < s.many {
+		return
+	}
+	oldest := s.last
+	for e := range s.engines {
+		oldest = min(oldest, e.oldest(s.last))
+	}
+	for key, at := range s.deleted {
+		if at < oldest {
+			delete(s.deleted, key)
+		}
+	}
+	s.many = max(manyDeleted, 2*len(s.deleted)) // what cannot go now is not looked at all the time
+}
+
+// manyDeleted is how many deleted rows are remembered without a look at who needs it.
+const manyDeleted = 1024
+
+// split takes a stored value apart.
+func split(stored []byte) (value []byte, version engine.Stamp) {
+	n := len(stored) - 8
+	return stored[:n], engine.Stamp(binary.BigEndian.Uint64(stored[n:]))
+}
+
+func reserved(key []byte) bool { return len(key) >= 4 && string(key[:4]) == "\xff\xff\xff\xff" }
