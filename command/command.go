@@ -212,8 +212,9 @@ type Ctx struct {
 	NoBlock bool
 	// Script: the command is one of a script.
 	Script bool
-	// Receivers says how many clients a message to a channel would reach now.
-	Receivers func(channel []byte, shard bool) int
+	// Receivers says how many clients of this process a message to a channel would
+	// reach now, and whether anybody may hear it: there may be other processes.
+	Receivers func(channel []byte, shard bool) (n int, heard bool)
 	// Caller is who runs the command, for one that runs others: a script.
 	Caller Caller
 	// Queue are the commands of the transaction that EXEC runs, and Changed says

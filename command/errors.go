@@ -107,6 +107,8 @@ func Text(err error) string {
 		return "MISCONF " + err.Error()
 	case errors.Is(err, engine.ErrFull):
 		return string(ErrOutOfMemory)
+	case errors.Is(err, engine.ErrUnavailable), errors.Is(err, engine.ErrConflict):
+		return "TRYAGAIN " + err.Error()
 	case errors.Is(err, engine.ErrUnknownOutcome):
 		return "UNKNOWN " + err.Error()
 	}

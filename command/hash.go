@@ -52,6 +52,7 @@ var hmget = &Command{
 		}
 		defer h.Release()
 		fields := c.Args[2:]
+		h.Ahead(fields)
 		start := len(c.Reply.Buf)
 		c.Reply.Array(len(fields))
 		for _, f := range fields {

@@ -82,6 +82,7 @@ func setFieldTimes(c *Ctx, base, unit int64) error {
 	if err != nil {
 		return err
 	}
+	h.Ahead(fields)
 	updated, deleted := 0, 0
 	c.Reply.Array(len(fields))
 	for _, f := range fields {
@@ -209,6 +210,7 @@ func tellFieldTimes(c *Ctx, base, unit int64) error {
 	if err != nil {
 		return err
 	}
+	h.Ahead(fields)
 	c.Reply.Array(len(fields))
 	for _, f := range fields {
 		switch e, ok := h.Get(f); {
@@ -239,6 +241,7 @@ var hpersist = &Command{
 		if err != nil {
 			return err
 		}
+		h.Ahead(fields)
 		changed := false
 		c.Reply.Array(len(fields))
 		for _, f := range fields {

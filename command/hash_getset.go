@@ -28,6 +28,7 @@ var hgetdel = &Command{
 			return err
 		}
 		deleted := 0
+		h.Ahead(fields)
 		c.Reply.Array(len(fields))
 		for _, f := range fields {
 			e, ok := h.Get(f)
@@ -78,6 +79,7 @@ var hgetex = &Command{
 			return err
 		}
 		updated, deleted := 0, 0
+		h.Ahead(fields)
 		c.Reply.Array(len(fields))
 		for _, f := range fields {
 			e, ok := h.Get(f)

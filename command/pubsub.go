@@ -26,8 +26,8 @@ var spublish = &Command{
 // publishTo notes the message, if there is anybody to hear it: it is sent when the
 // execution is committed.
 func publishTo(c *Ctx, shard bool) error {
-	n := c.Receivers(c.Args[1], shard)
-	if n > 0 {
+	n, heard := c.Receivers(c.Args[1], shard)
+	if heard {
 		c.Tx.Publish(c.Args[1], c.Args[2], shard)
 	}
 	c.Reply.Int(int64(n))

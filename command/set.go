@@ -25,6 +25,7 @@ var sadd = &Command{
 		defer s.Release()
 		members := c.Args[2:]
 		s.Expect(members[0], len(members))
+		s.Ahead(members)
 		added := 0
 		for _, m := range members {
 			if s.Add(m) {
@@ -52,6 +53,7 @@ var srem = &Command{
 			return err
 		}
 		defer s.Release()
+		s.Ahead(c.Args[2:])
 		removed := 0
 		for _, m := range c.Args[2:] {
 			if s.Remove(m) {
@@ -96,6 +98,7 @@ var smismember = &Command{
 			return err
 		}
 		defer s.Release()
+		s.Ahead(c.Args[2:])
 		c.Reply.Array(len(c.Args) - 2)
 		for _, m := range c.Args[2:] {
 			c.Reply.Int(bit(s.Has(m)))

@@ -86,6 +86,9 @@ var xackdel = &Command{
 		}
 		d := entryDeleter{s: &s, mode: mode}
 		g := d.group(c.Args[2])
+		if g != nil {
+			g.Ahead(ids, true)
+		}
 		c.Reply.Array(len(ids))
 		acked := 0
 		for _, id := range ids {

@@ -290,6 +290,44 @@ func (a *zalgebra) union(func([]byte, float64) bool) {
 	}
 }
 
+// eachAhead is each for a visitor that looks the members up in other sources: where it
+// is worth while, members are gathered and the others told of them.
+func (a *zalgebra) eachAhead(first *zsource, others []*zsource, visit func(member []byte, score float64) bool) {
+	const pageSize = 256
+	if len(others) == 0 || !a.c.Tx.Ahead(int(min(first.size(), pageSize))) {
+		first.each(visit)
+		return
+	}
+	var members [][]byte
+	var scores []float64
+	flush := func() (more bool) {
+		for _, s := range others {
+			if s.s != nil {
+				s.s.Ahead(members)
+			} else {
+				s.z.Ahead(members, 1)
+			}
+		}
+		more = true
+		for i := 0; more && i < len(members); i++ {
+			more = visit(members[i], scores[i])
+		}
+		members, scores = members[:0], scores[:0]
+		return more
+	}
+	more := true
+	first.each(func(member []byte, score float64) bool {
+		members, scores = append(members, bytes.Clone(member)), append(scores, score)
+		if len(members) == pageSize {
+			more = flush()
+		}
+		return more
+	})
+	if more {
+		flush()
+	}
+}
+
 // inter visits the members that are in all sources.
 func (a *zalgebra) inter(visit func(member []byte, score float64) bool) {
 	a.bySize()
@@ -297,7 +335,7 @@ func (a *zalgebra) inter(visit func(member []byte, score float64) bool) {
 	if first.size() == 0 || a.c.Tx.Heavy(first.size()*int64(len(a.sources))*elemWork) {
 		return
 	}
-	first.each(func(member []byte, score float64) bool {
+	a.eachAhead(first, others, func(member []byte, score float64) bool {
 		sum := orZero(first.weight * score)
 		for _, s := range others {
 			other, ok := s.score(member)
@@ -321,7 +359,7 @@ func (a *zalgebra) diff(visit func(member []byte, score float64) bool) {
 			return
 		}
 	}
-	first.each(func(member []byte, score float64) bool {
+	a.eachAhead(first, others, func(member []byte, score float64) bool {
 		for _, s := range others {
 			if _, ok := s.score(member); ok {
 				return a.c.Tx.Err() == nil

@@ -208,3 +208,38 @@ func TestConcurrentUse(t *testing.T) {
 	})
 	wg.Wait()
 }
+
+// The directives of engine tikv: what is fixed at the start, what can be changed, and
+// what is refused.
+func TestTiKV(t *testing.T) {
+	c := NewWithMemory(8 << 30)
+	if c.Str("tikv-prefix") != "redoubt:" || c.Int("tikv-timeout") != 5000 || c.Int("tikv-max-transactions") != 1024 || c.Bool("tikv-replica-read") || c.Str("tikv-pd") != "" {
+		t.Error("a default is wrong")
+	}
+	for _, v := range []struct {
+		name, value string
+		ok          bool
+	}{
+		{"tikv-replica-read", "yes", true},
+		{"tikv-max-transactions", "16", true},
+		{"tikv-max-transactions", "0", false},
+		{"tikv-pd", "10.0.0.1:2379", false},
+		{"tikv-prefix", "other:", false},
+		{"tikv-timeout", "100", false},
+		{"tikv-ca", "/x", false},
+		{"engine", "tikv", false},
+	} {
+		if err := c.Set(v.name, v.value); (err == nil) != v.ok {
+			t.Errorf("%s %s: %v", v.name, v.value, err)
+		}
+	}
+	for line, ok := range map[string]bool{
+		"engine tikv": true, "tikv-pd a:1,b:2": true, "tikv-prefix app1/": true, "tikv-timeout 50": true,
+		`tikv-prefix ""`: false, "tikv-prefix t1": false, "tikv-prefix m": false, `tikv-prefix "\xff"`: false,
+		"tikv-prefix " + strings.Repeat("x", 65): false, "tikv-timeout 0": false,
+	} {
+		if err := NewWithMemory(8<<30).Load("x.conf", strings.NewReader(line)); (err == nil) != ok {
+			t.Errorf("%s: %v", line, err)
+		}
+	}
+}

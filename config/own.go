@@ -1,6 +1,20 @@
 package config
 
-import "strconv"
+import (
+	"errors"
+	"strconv"
+)
+
+// tikvPrefix: the keys that TiKV and TiDB give a meaning to are left alone.
+func tikvPrefix(v value, _ bool) error {
+	switch s := v.text; {
+	case s == "" || len(s) > 64:
+		return errors.New("tikv-prefix must have 1 to 64 bytes")
+	case s[0] == 'm' || s[0] == 't' || s[0] == 0xff:
+		return errors.New("tikv-prefix must not begin with m or t, which are TiDB's, nor with byte ff")
+	}
+	return nil
+}
 
 // ownDirectives are the directives that Redis does not have, or has with
 // another default or meaning. Each says so in its doc.
@@ -10,8 +24,8 @@ func ownDirectives(memoryBytes uint64) []Directive {
 			doc("Redoubt always keeps a journal; the default is yes, where Redis has no. The value is remembered for tools that ask."),
 		special("dir", absolute("./redoubt-data"), readDir).with(Protected | DenyLoading | AlwaysWritten).
 			doc("The data directory, made if it does not exist. The default is ./redoubt-data, where Redis uses the working directory."),
-		oneOf("engine", "local", "local", "mem").with(Immutable).
-			doc("What stores the data: local keeps it in memory and on disk, mem loses it at the end of the process."),
+		oneOf("engine", "local", "local", "mem", "tikv").with(Immutable).
+			doc("What stores the data: local keeps it in memory and on disk, mem loses it at the end of the process, tikv keeps it in a TiKV cluster that several processes use at once."),
 		integer("io-threads", 0, 0, 128).with(Immutable).
 			doc("The number of event loops that read, execute and write. 0 chooses by the number of processors. In Redis these threads only read and write, and the default is 1."),
 		memory("lua-memory-limit", 128<<20, 1<<20, maxInt64).
@@ -20,5 +34,21 @@ func ownDirectives(memoryBytes uint64) []Directive {
 			doc("The memory budget of the data that is held ready; more data than that lives on disk. The default is half of the machine's memory or of the container's limit, where Redis has no limit. Text " + strconv.Quote("0") + " means no limit."),
 		nullable("metrics-addr").with(Immutable).
 			doc("The host:port on which metrics are served over HTTP; nothing is served by default."),
+		nullable("tikv-ca").with(Immutable).
+			doc("Engine tikv: the file of the authority's certificate. With it all connections to the cluster use TLS."),
+		nullable("tikv-cert").with(Immutable).
+			doc("Engine tikv: the file of the certificate by which the cluster knows this process."),
+		nullable("tikv-key").with(Immutable).
+			doc("Engine tikv: the file of that certificate's key."),
+		integer("tikv-max-transactions", 1024, 1, 1<<20).
+			doc("Engine tikv: how many transactions this process has under way at once. Further commands wait, up to tikv-timeout."),
+		nullable("tikv-pd").with(Immutable).
+			doc("Engine tikv: the addresses of the cluster's placement drivers, host:port each, with commas between them."),
+		text("tikv-prefix", "redoubt:").with(Immutable).valid(tikvPrefix).
+			doc("Engine tikv: what the keys of all rows begin with. Each of several databases in one cluster has its own, and none may be the beginning of another."),
+		yesNo("tikv-replica-read", "no").
+			doc("Engine tikv: reads go to any replica, not to the leader alone. They are still of a fresh moment."),
+		integer("tikv-timeout", 5000, 50, 3600_000).with(Immutable).
+			doc("Engine tikv: after how many milliseconds a command gives up that waits for the cluster, or conflicts again and again. It answers an error that begins with TRYAGAIN."),
 	}
 }

@@ -14,9 +14,28 @@ import (
 
 // RunAlone runs one command on a worker's goroutine, where it may wait for its
 // latches and take long, and commits it.
-func (x *Executor) RunAlone(c *Call) engine.Ticket {
+func (x *Executor) RunAlone(c *Call) (t engine.Ticket) {
 	b := x.idle.Get().(*Batch)
 	defer x.idle.Put(b)
+	if x.shared == nil {
+		return b.runAlone(c)
+	}
+	end := c.waitsOnce()
+	err := b.retry(c.Reply, func() error {
+		b.announce(c)
+		t = b.runAlone(c)
+		return nil
+	})
+	if err != nil {
+		c.Blocked = false
+		b.fail(c, err)
+	}
+	end(t)
+	b.park()
+	return t
+}
+
+func (b *Batch) runAlone(c *Call) engine.Ticket {
 	b.alone = c.flags()&command.Alone != 0
 	if c.Cmd.Flags&command.OneState != 0 {
 		return b.runFrozen(c)

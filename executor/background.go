@@ -23,6 +23,7 @@ const (
 	sweepEvery = 100 * time.Millisecond
 	sweepAtLow = 20 * time.Millisecond // gathers keys; nobody sees an expired one meanwhile
 	retryEvery = time.Second           // when the store refuses
+	retryMost  = 8 * time.Second       // when it does not answer, in the end
 )
 
 type sweeper struct {
@@ -37,7 +38,39 @@ type sweeper struct {
 	// SweepNanos is the time spent on expiry, Behind the number of sweeps that
 	// took longer than the time between two, Cleared the rows that were cleared.
 	SweepNanos, Behind, Cleared atomic.Int64
-	Clearing                    atomic.Bool
+	// Conflicts counts steps that came to nothing since another process changed the
+	// same rows.
+	Conflicts atomic.Int64
+	Clearing  atomic.Bool
+
+	expiryOut, clearOut outage
+	leading             leading
+}
+
+// outage is a time in which the store does not answer.
+type outage struct{ failures atomic.Int64 }
+
+// met takes the outcome of background work, and says how long to wait before it
+// is tried again: no time if it went well.
+func (x *Executor) met(o *outage, what string, err error) (wait time.Duration) {
+	switch {
+	case err == nil:
+		if o.failures.Swap(0) > 0 {
+			x.log.Info("background work goes on: the store answers again")
+		}
+		return 0
+	case x.shared != nil && errors.Is(err, engine.ErrConflict):
+		x.sweep.Conflicts.Add(1) // another process was faster
+		return sweepEvery
+	case errors.Is(err, engine.ErrUnavailable), errors.Is(err, engine.ErrUnknownOutcome):
+		n := o.failures.Add(1)
+		if n == 1 { // it is logged once, and tried again ever more rarely
+			x.log.Warn(what, "err", err)
+		}
+		return min(retryMost, retryEvery<<min(n-1, 10))
+	}
+	x.log.Error(what, "err", err)
+	return retryEvery
 }
 
 func (s *sweeper) init() {
@@ -55,14 +88,14 @@ func (s *sweeper) wakeClearing() {
 
 // SweepStats are the figures of the background work.
 type SweepStats struct {
-	Cycles, Nanos, Behind, Cleared int64
-	Clearing                       bool
+	Cycles, Nanos, Behind, Cleared, Conflicts int64
+	Clearing                                  bool
 }
 
 // SweepStats returns the figures of the background work.
 func (x *Executor) SweepStats() SweepStats {
 	s := &x.sweep
-	return SweepStats{s.Cycles.Load(), s.SweepNanos.Load(), s.Behind.Load(), s.Cleared.Load(), s.Clearing.Load()}
+	return SweepStats{s.Cycles.Load(), s.SweepNanos.Load(), s.Behind.Load(), s.Cleared.Load(), s.Conflicts.Load(), s.Clearing.Load()}
 }
 
 // HoldExpire stops the sweep while writes are paused. What has become due meanwhile
@@ -76,37 +109,42 @@ func (x *Executor) HoldExpire(on bool) {
 	}
 }
 
-func (s *sweeper) idle() bool { return s.off.Load() || s.hold.Load() }
+// rests says that nothing is to be expired for the time being, or not here.
+func (x *Executor) rests() bool { return x.sweep.off.Load() || x.sweep.hold.Load() || !x.leads() }
 
 // SetActiveExpire turns the sweep of expired keys off and on.
 func (x *Executor) SetActiveExpire(on bool) { x.sweep.off.Store(!on) }
 
-// Background expires keys and clears what was deleted until ctx ends.
+// Background expires keys and clears what was deleted until ctx ends. On a store
+// that other processes use as well it also follows the catalog, and counts keys.
 func (x *Executor) Background(ctx context.Context) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		x.clearLoop(ctx)
-	}()
+	var others sync.WaitGroup
+	defer others.Wait()
+	others.Go(func() { x.clearLoop(ctx) })
+	if x.shared != nil {
+		others.Go(func() { x.follow(ctx) })
+		others.Go(func() { x.recountLoop(ctx) })
+	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			<-done
 			return
 		case <-timer.C:
 		case <-x.sweep.soon:
 		}
 		pause := sweepEvery
-		if !x.sweep.idle() {
-			var err error
-			if due := x.space.NextDue(); due <= x.clock().UnixMilli() {
-				err = x.Sweep(ctx)
+		if x.shared != nil && !x.leads() {
+			x.sweep.leading.yield()
+		} else if !x.rests() {
+			var wait time.Duration
+			if x.shared != nil || x.space.NextDue() <= x.clock().UnixMilli() {
+				wait, _ = x.sweepOnce(ctx)
 			}
 			// Come back when the next key is due, if that is sooner.
-			if err != nil {
-				pause = retryEvery
+			if wait > 0 {
+				pause = wait
 			} else if next := x.space.NextDue() - x.clock().UnixMilli(); next < pause.Milliseconds() {
 				pause = max(sweepAtLow, time.Duration(next)*time.Millisecond)
 			}
@@ -118,24 +156,35 @@ func (x *Executor) Background(ctx context.Context) {
 // Sweep removes every key whose time has come. An error is logged; what is still
 // due comes again the next time.
 func (x *Executor) Sweep(ctx context.Context) error {
+	_, err := x.sweepOnce(ctx)
+	return err
+}
+
+// sweepOnce is Sweep. It says how long to wait before the next one if it failed.
+func (x *Executor) sweepOnce(ctx context.Context) (wait time.Duration, err error) {
 	if x.sweep.hold.Load() {
-		return nil
+		return 0, nil
+	}
+	pass := x.sweepAll
+	if x.shared != nil {
+		if !x.beginSweep() {
+			return 0, nil
+		}
+		defer x.sweep.leading.sweeping.Unlock()
+		pass = x.sweepShared
 	}
 	start := time.Now()
 	x.sweep.Cycles.Add(1)
-	var err error
 	for more := true; more && err == nil && ctx.Err() == nil; {
-		more, err = x.sweepAll(ctx)
+		more, err = pass(ctx)
 	}
-	if err != nil {
-		x.log.Error("expiring keys failed", "err", err)
-	}
+	wait = x.met(&x.sweep.expiryOut, "expiring keys failed", err)
 	took := time.Since(start)
 	x.sweep.SweepNanos.Add(took.Nanoseconds())
 	if took > sweepEvery {
 		x.sweep.Behind.Add(1)
 	}
-	return err
+	return wait, err
 }
 
 // sweepAll gathers keys over the groups and removes them in steps. It says true
@@ -160,7 +209,7 @@ func (x *Executor) sweepAll(ctx context.Context) (left bool, err error) {
 		}
 		left = left || more
 		list = list[:0]
-		if ctx.Err() != nil || x.sweep.idle() {
+		if ctx.Err() != nil || x.rests() {
 			return false, nil
 		}
 		runtime.Gosched()
@@ -189,6 +238,9 @@ func (x *Executor) expire(list []keyspace.Due) (busy int, more bool, err error) 
 	x.sweep.turn.Lock()
 	defer x.sweep.turn.Unlock()
 	_, err = x.do(func(b *Batch) {
+		if x.remote {
+			b.fetchDue(list)
+		}
 		for fields := fieldStep; len(list) > 0 && !more; list = list[1:] {
 			d := list[0]
 			if b.keys = append(b.keys[:0], x.latches.of(d.Key)); !b.tryLatch(b.keys) {
@@ -218,10 +270,14 @@ func (x *Executor) do(f func(*Batch)) (engine.Ticket, error) {
 	if _, err := b.begin(); err != nil {
 		return 0, err
 	}
-	mark := b.tx.Start()
+	mark, checks := b.tx.Start(), b.rows.CheckMark()
 	b.tx.DB, b.tx.Writable, b.tx.Latched = 0, true, true
 	f(b)
 	failed := b.tx.Err()
+	if x.shared != nil {
+		b.guarded(mark, checks, failed)
+		b.stale(failed)
+	}
 	if failed != nil {
 		b.tx.Rollback(mark)
 	} else if len(b.fx.Ready) > 0 {
@@ -231,24 +287,38 @@ func (x *Executor) do(f func(*Batch)) (engine.Ticket, error) {
 	return t, errors.Join(failed, b.err)
 }
 
-// clearLoop clears flushed databases and deleted values, once at the start and
-// whenever there is something new.
+// clearLoop clears flushed databases and deleted values: once at the start and
+// whenever there is something new, or, where others make garbage too, all the time.
 func (x *Executor) clearLoop(ctx context.Context) {
-	retry := time.NewTimer(retryEvery)
-	retry.Stop()
-	defer retry.Stop()
+	again := time.NewTimer(clearEvery)
+	defer again.Stop()
+	if x.shared == nil {
+		again.Stop()
+	}
 	for {
+		wake := x.sweep.clear
+		if x.shared != nil {
+			wake = nil // it looks soon enough, and each deleted value would wake it
+		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-x.sweep.clear:
-		case <-retry.C:
+		case <-wake:
+		case <-again.C:
 		}
-		x.sweep.Clearing.Store(true)
-		if x.clearAll(ctx) != nil {
-			retry.Reset(retryEvery)
+		clear, pause := x.clearAll, time.Duration(0)
+		if x.shared != nil {
+			clear, pause = x.clearShared, clearEvery
 		}
+		x.sweep.Clearing.Store(x.shared == nil)
+		err := clear(ctx)
 		x.sweep.Clearing.Store(false)
+		if wait := x.met(&x.sweep.clearOut, "clearing deleted data failed", err); wait > 0 {
+			pause = wait
+		}
+		if pause > 0 {
+			again.Reset(pause)
+		}
 	}
 }
 
@@ -260,7 +330,6 @@ func (x *Executor) clearAll(ctx context.Context) error {
 		_, err := x.Do(nil, func(tx *keyspace.Tx) { more = tx.Clear(&c, clearStep) })
 		x.sweep.turn.Unlock()
 		if err != nil {
-			x.log.Error("clearing deleted data failed", "err", err)
 			return err
 		}
 		x.sweep.Cleared.Add(c.Cleared - before)

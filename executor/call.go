@@ -27,6 +27,9 @@ type Call struct {
 	// or, for WATCH, is going to.
 	Queue []command.Queued
 	Watch *Watch
+	// Watching are, for any other command, the keys that its client watches if another
+	// process may change them.
+	Watching *Watch
 	// By is the number of the client, for those who want to know who changed a key.
 	By int64
 	// Reads, if set, is told of a command that EXEC or a script is about to run and
@@ -35,6 +38,12 @@ type Call struct {
 	// Sink, if set, takes parts of a reply that is too large to be held: see
 	// command.Ctx.Spill. They may be sent once Wait is durable.
 	Sink func(*wire.Writer) error
+
+	// Begin, if set, is called before each try: a call may be tried several times.
+	Begin func()
+
+	// Set by RunTogether: where the reply begins.
+	Start int
 
 	// Set by Run. The reply may be sent once Wait is durable and, if Own, once
 	// the ticket that Commit returns is.

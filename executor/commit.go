@@ -2,9 +2,13 @@ package executor
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
+	"time"
 
 	"redoubt/command"
 	"redoubt/engine"
@@ -77,14 +81,25 @@ func (b *Batch) TellOf(cmd *command.Command, args [][]byte, guard sync.Locker) {
 func (b *Batch) commit() {
 	var t engine.Ticket
 	var err error
-	if !b.rows.Empty() {
+	if b.x.shared != nil {
+		err = b.holds()
+	}
+	if err == nil && !b.rows.Empty() {
 		t, err = b.tx.Rows.View.Commit(&b.rows)
 	}
-	if err != nil {
+	if err == nil && b.x.shared != nil {
+		b.await()
+	}
+	switch {
+	case b.conflicts(err):
+		b.undoServed()
+	case err != nil:
 		b.spoil(fmt.Errorf("commit: %w", err))
-	} else {
+		b.doubt(err)
+	default:
 		b.x.space.Publish(&b.fx)
 		for _, w := range b.served {
+			w.leaves()
 			if w.Serving != nil {
 				w.Serving()
 			}
@@ -134,7 +149,19 @@ func (b *Batch) spoil(err error) {
 			r.spoil(text)
 		}
 	}
-	b.x.log.Error("commit failed", "err", err)
+	if len(b.replies)+len(b.served) > 0 { // else whoever has work done in the background says so
+		level := slog.LevelError
+		if errors.Is(err, engine.ErrUnavailable) || !b.x.mayComplain() {
+			level = slog.LevelDebug // there would be one for each command; see follow
+		}
+		b.x.log.Log(context.Background(), level, "commit failed", "err", err)
+	}
+}
+
+// mayComplain says yes once in a second.
+func (x *Executor) mayComplain() bool {
+	now, last := time.Now().Unix(), x.complained.Load()
+	return now != last && x.complained.CompareAndSwap(last, now)
 }
 
 func (r *replies) spoil(text string) {

@@ -23,6 +23,7 @@
 package executor
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"hash/maphash"
@@ -46,8 +47,12 @@ type Options struct {
 	Seed   uint64
 	Limits command.Limits
 	Logger *slog.Logger
-	// Receivers says how many clients a message to a channel would reach.
-	Receivers func(channel []byte, shard bool) int
+	// Receivers says how many clients a message to a channel would reach here, and
+	// whether there may be any at all: see command.Ctx.
+	Receivers func(channel []byte, shard bool) (n int, heard bool)
+	// RetryFor is how long a call is run again that conflicts with those of other
+	// processes.
+	RetryFor time.Duration
 }
 
 // Executor runs commands on one engine.
@@ -58,6 +63,10 @@ type Executor struct {
 	log      *slog.Logger
 	volatile bool // the engine's commits are durable at once
 	remote   bool
+	shared   engine.Shared // eng, if other processes use its store too: see shared.go
+	retryFor time.Duration
+	looking  looking
+	needy    []atomic.Int32 // by command: see Batch.lone
 
 	latches latches
 	whole   sync.RWMutex
@@ -77,11 +86,15 @@ type Executor struct {
 
 	reading  chan struct{} // has a place for each worker that may read from disk
 	waiting  waiting
+	waker    waker                  // see wake.go
+	onWait   atomic.Pointer[func()] // the same
 	watching watching
 	// receivers says how many clients a message would reach.
-	receivers func(channel []byte, shard bool) int
+	receivers func(channel []byte, shard bool) (n int, heard bool)
 	Stats     Stats
 	sweep     sweeper
+	// complained is when a failed commit was logged last, in Unix seconds.
+	complained atomic.Int64
 }
 
 // Stats are sums over all commits.
@@ -91,6 +104,9 @@ type Stats struct {
 	// memory, Warmed pipelines whose rows were fetched first, Slowed writes that a
 	// loop left to a worker since the store was congested.
 	Cold, Warmed, Slowed atomic.Int64
+	// Conflicts counts executions that were run again since another process had
+	// changed what they read.
+	Conflicts atomic.Int64
 }
 
 // New makes an executor. Start its background work with Background.
@@ -101,6 +117,10 @@ func New(o Options) *Executor {
 		remote:    o.Engine.Capabilities().Remote,
 		reading:   make(chan struct{}, maxReading),
 		receivers: o.Receivers,
+	}
+	if o.Engine.Capabilities().Shared {
+		x.shared, x.retryFor = o.Engine.(engine.Shared), cmp.Or(o.RetryFor, 5*time.Second)
+		x.needy = make([]atomic.Int32, maxCommands)
 	}
 	x.latches.seed = maphash.MakeSeed()
 	x.seed.Store(o.Seed)
@@ -159,6 +179,7 @@ type Batch struct {
 	seed    uint64
 	err     error       // of the last commit
 	guard   sync.Locker // held by the caller of Run
+	shared  sharedRun
 
 	soon        [][]byte // rows to be prefetched, and the bytes of their keys
 	soonBytes   []byte
@@ -195,13 +216,13 @@ func (b *Batch) begin() (bool, error) {
 	if b.open {
 		return true, nil
 	}
-	switch {
-	case b.alone:
-		b.x.lockWhole()
-	case b.worker:
-		b.x.whole.RLock()
-	case !b.x.whole.TryRLock():
+	if !b.lock() {
 		return false, nil
+	}
+	if b.x.shared != nil {
+		if err := b.renew(); err != nil {
+			return false, fmt.Errorf("begin: %w", err)
+		}
 	}
 	view, err := b.x.eng.Begin(b.worker)
 	if err != nil {
@@ -209,6 +230,9 @@ func (b *Batch) begin() (bool, error) {
 		return false, fmt.Errorf("begin: %w", err)
 	}
 	b.open, b.tx.Rows.View = true, view
+	if b.x.shared != nil {
+		b.beginShared(view)
+	}
 	now := b.x.clock()
 	b.tx.Now, b.tx.NowMicros, b.seconds = now.UnixMilli(), now.UnixMicro(), uint32(now.Unix())
 	b.tx.Listening = keyspace.Class(b.x.listening.Load())
@@ -217,6 +241,20 @@ func (b *Batch) begin() (bool, error) {
 		b.ctxs[i].Limits = limits
 	}
 	return true, nil
+}
+
+// lock takes the whole keyspace's latch. It says false when the batch would have to
+// wait and may not.
+func (b *Batch) lock() bool {
+	switch {
+	case b.alone:
+		b.x.lockWhole()
+	case b.worker:
+		b.x.whole.RLock()
+	default:
+		return b.x.whole.TryRLock()
+	}
+	return true
 }
 
 func (b *Batch) unlock() {
@@ -245,7 +283,7 @@ func (b *Batch) Run(c *Call) bool {
 	} else if flags := c.flags(); !b.alone && flags&command.Alone != 0 || !b.frozen && flags&command.OneState != 0 {
 		return false
 	}
-	if b.rows.Len() >= batchRows || b.rows.Size() >= batchBytes || c.Watch != nil && len(b.fx.Touched) > 0 {
+	if !b.shared.together && (b.rows.Len() >= batchRows || b.rows.Size() >= batchBytes || c.Watch != nil && len(b.fx.Touched) > 0) {
 		b.commit()
 	}
 	for {
@@ -266,6 +304,12 @@ func (b *Batch) Run(c *Call) bool {
 			b.commit()
 			continue
 		}
+		if c.Begin != nil {
+			c.Begin()
+		}
+		if b.x.remote {
+			b.gather(c)
+		}
 		switch b.attempt(c, write) {
 		case answered:
 			if b.needy == c.Cmd && b.tx.Reads() < 2 {
@@ -278,6 +322,11 @@ func (b *Batch) Run(c *Call) bool {
 		case blocks:
 			return true
 		case unlatched:
+			if b.x.shared != nil {
+				b.x.needy[c.Cmd.ID].Store(needyCalls)
+				b.commit()
+				continue // now on the state of one moment
+			}
 			b.needy = c.Cmd
 			if b.tryLatch(b.keys) {
 				continue // now with its latch
@@ -324,12 +373,28 @@ func (b *Batch) attempt(c *Call, write bool) verdict {
 	b.tx.DB, b.tx.Writable = c.DB, write && (len(b.keys) > 0 || b.alone || b.frozen)
 	b.tx.Latched = write || len(b.keys) != 1 || b.x.latches.tab[b.keys[0]].owner.Load() == b.id
 	b.tx.Worker = b.worker && (write || b.frozen)
-	b.tx.OneState = b.frozen || b.alone
+	b.tx.Cold = c.Cold
+	b.tx.OneState = b.frozen || b.alone || b.x.shared != nil && !write
+	if b.x.shared != nil {
+		b.tx.Latched = !b.lone(c, write)
+	}
+	checks := b.rows.CheckMark()
 	b.tx.By = c.By
 	messages := len(b.fx.Messages)
 	err := b.exec(c)
+	if b.x.shared != nil {
+		if c.Watching != nil && err == nil {
+			b.saw(c)
+		}
+		b.guarded(mark, checks, err)
+	}
 	if failed := b.tx.Err(); failed != nil {
 		err = failed
+	}
+	if b.stale(err) {
+		b.tx.Rollback(mark)
+		c.Reply.Buf = c.Reply.Buf[:start]
+		return answered
 	}
 	if c.Streamed {
 		c.Failed = err != nil
@@ -365,7 +430,9 @@ func (b *Batch) attempt(c *Call, write bool) verdict {
 		case !b.worker && errors.Is(err, engine.ErrCold):
 			return cold
 		case waits:
-			if w != nil {
+			if w != nil && b.x.shared != nil {
+				b.parks(w)
+			} else if w != nil {
 				b.x.enqueue(w)
 			}
 			c.Blocked = true
@@ -472,6 +539,9 @@ func (b *Batch) latchKeys(c *Call) (ok, write bool) {
 		if !c.Cmd.EachKey(c.Args, b.eachLatch) {
 			b.keys = b.keys[:0] // the arguments do not fit, as the handler will say
 		}
+	}
+	if b.x.shared != nil && !write && c.Watch == nil && c.Cmd.Flags&command.Blocking == 0 {
+		return true, false // a view shows one state
 	}
 	if len(b.keys) == 0 || (len(b.keys) == 1 && c.Cmd.Flags&(command.Write|command.MayReplicate|command.Blocking) == 0 && c.Watch == nil && c.Queue == nil && !b.worker) {
 		if b.needy == c.Cmd {

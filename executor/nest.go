@@ -51,7 +51,11 @@ func (b *Batch) do(cmd *command.Command, args [][]byte, w *wire.Writer) (err err
 	if cmd.Run == nil {
 		return b.doLocal(cmd, args, w)
 	}
-	if cmd.Flags&(command.Alone|command.OneState) != 0 && t.Whole() {
+	if cmd.Flags&command.Alone != 0 && !b.alone {
+		t.Fail(keyspace.ErrWhole)
+		return t.Err()
+	}
+	if cmd.Flags&command.OneState != 0 && t.Whole() {
 		return t.Err()
 	}
 	if !b.worker && (cmd.Flags&command.Slow != 0 || len(args) > heavyArgs) {
@@ -63,8 +67,9 @@ func (b *Batch) do(cmd *command.Command, args [][]byte, w *wire.Writer) (err err
 		t.Fail(keyspace.ErrWhole)
 		return t.Err()
 	}
-	if b.call.Reads != nil && cmd.Flags&command.ReadOnly != 0 {
-		b.call.Reads(cmd, args, b.frozen)
+	if b.call.Reads != nil && cmd.Flags&command.ReadOnly != 0 && !(b.shared.announced && b.nested == 0 && b.call.Queue != nil) {
+		// A view whose moment is fixed may be older than what was told since.
+		b.call.Reads(cmd, args, b.frozen || b.shared.read || b.x.shared != nil && t.Reads() > 0)
 	}
 	write, start, mark, held := writes(cmd, args), len(w.Buf), t.Mark(), t.Held()
 	db, writable, latched, worker := t.DB, t.Writable, t.Latched, t.Worker
@@ -138,7 +143,7 @@ func (b *Batch) reach(cmd *command.Command, args [][]byte) (some, ok bool) {
 	} else if b.args = args; !cmd.EachKey(args, b.eachInner) {
 		b.inner = b.inner[:0] // the arguments do not fit, as the handler will say
 	}
-	if !b.tryLatch(b.inner) {
+	if !b.tryLatch(b.inner) && b.x.shared == nil { // else it may conflict
 		return true, false
 	}
 	for _, i := range b.inner {

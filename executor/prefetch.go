@@ -59,6 +59,10 @@ func (b *Batch) Fetch() (cold int) {
 	if b.fetched {
 		b.forget()
 	}
+	if b.x.remote && !b.worker {
+		b.fetched = true
+		return 0 // a loop does not wait for another machine
+	}
 	if ok, err := b.begin(); ok && err == nil && len(b.soon) > 1 {
 		cold = b.tx.Rows.View.Prefetch(b.soon)
 	}

@@ -35,6 +35,8 @@ type Waiter struct {
 
 	mu    sync.Mutex // held while it is run, or ended
 	over  bool
+	taken bool   // a batch has served it and is to be committed
+	ended *error // End was called meanwhile
 	noted bool   // among those who wait
 	seq   uint64 // its place in the order of arrival
 	nodes []*list.Element
@@ -54,6 +56,7 @@ type Waiter struct {
 func (x *Executor) NewWaiter(c Call, block *command.Block, proto int, done func(*Waiter)) *Waiter {
 	w := &Waiter{x: x, call: c, block: *block, done: done}
 	w.call.Reply = &wire.Writer{Proto: proto}
+	w.call.Begin = nil
 	w.call.Guard, w.call.OnBlock = nil, func(*command.Block) *Waiter { return nil }
 	if block.Args != nil {
 		w.call.Args = block.Args
@@ -75,7 +78,10 @@ func (w *Waiter) Cancel() {
 // waiter is over already.
 func (w *Waiter) End(err error) bool {
 	w.mu.Lock()
-	if w.over {
+	if w.taken && w.ended == nil {
+		w.ended = &err
+	}
+	if w.over || w.taken {
 		w.mu.Unlock()
 		return false
 	}
@@ -100,6 +106,38 @@ func (w *Waiter) leave() {
 	}
 }
 
+// take notes that a batch has served the waiter. Its mu is held.
+func (b *Batch) take(w *Waiter) {
+	if w.taken = true; b.x.shared == nil {
+		w.leave() // nothing will undo it, and the next look at the key should not find it
+	}
+	b.served = append(b.served, w)
+}
+
+// leaves is leave for one that was served by a batch which is committed.
+func (w *Waiter) leaves() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.leave()
+}
+
+// undoServed has those wait on whom the batch has served: it will be run again.
+func (b *Batch) undoServed() {
+	for _, w := range b.served {
+		w.mu.Lock()
+		w.taken = false
+		w.call.Reply.Buf = w.call.Reply.Buf[:0]
+		ended := w.ended
+		w.ended = nil
+		w.mu.Unlock()
+		if ended != nil {
+			go w.End(*ended)
+		}
+	}
+	clear(b.served)
+	b.served, b.later = b.served[:0], b.later[:0]
+}
+
 // waiting are the waiters by the keys they wait at, each list in the order in which
 // they came.
 type waiting struct {
@@ -107,6 +145,7 @@ type waiting struct {
 	at   map[place]*list.List
 	gone map[place]int // how many of them are to be run when the key is gone
 	last uint64
+	n    int // waiters; Space.Waiting may count those of other processes, too
 }
 
 type place struct {
@@ -122,6 +161,7 @@ func (q *waiting) add(w *Waiter) {
 		q.gone = make(map[place]int)
 	}
 	q.last++
+	q.n++
 	w.seq = q.last
 	for i, key := range w.block.Keys {
 		p := place{w.call.DB, string(key)}
@@ -144,6 +184,7 @@ func (q *waiting) add(w *Waiter) {
 func (q *waiting) remove(w *Waiter) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.n--
 	for i, key := range w.block.Keys {
 		p := place{w.call.DB, string(key)}
 		if l := q.at[p]; l != nil && w.nodes[i] != nil {
@@ -199,7 +240,7 @@ func (q *waiting) keys(db int) (keys []keyspace.Ready) {
 func (x *Executor) Waiting() (clients, keys int) {
 	x.waiting.mu.Lock()
 	defer x.waiting.mu.Unlock()
-	return int(x.space.Waiting.Load()), len(x.waiting.at)
+	return x.waiting.n, len(x.waiting.at)
 }
 
 // WaitingGone returns at how many keys clients wait that are told when the key is
@@ -218,6 +259,9 @@ func (x *Executor) enqueue(w *Waiter) {
 		w.noted = true
 		x.space.Waiting.Add(1)
 		x.waiting.add(w)
+		if f := x.onWait.Load(); f != nil {
+			(*f)()
+		}
 	}
 }
 
@@ -233,6 +277,9 @@ func (b *Batch) wake() {
 		for _, r := range b.x.waiting.keys(r.DB) {
 			b.wakeKey(r)
 		}
+	}
+	if b.x.shared != nil {
+		b.fx.Woken = append(b.fx.Woken, b.fx.Ready...)
 	}
 	b.fx.Ready = b.fx.Ready[:0]
 }
@@ -276,13 +323,17 @@ const (
 
 // serve runs a waiter's call inside the batch.
 func (b *Batch) serve(w *Waiter, r keyspace.Ready) served {
-	if !w.mu.TryLock() {
+	if b.x.shared != nil && len(b.held) == 0 {
+		// Another batch that runs it may see a state in which the key was not ready. With
+		// no latch held nobody waits for this one meanwhile.
+		w.mu.Lock()
+	} else if !w.mu.TryLock() {
 		// It ends; or another batch runs it, and then sees this key too, or cannot
 		// have its latch and leaves it to somebody who will.
 		return goOn
 	}
 	defer w.mu.Unlock()
-	if w.over {
+	if w.over || w.taken {
 		return goOn
 	}
 	c := &w.call
@@ -308,15 +359,13 @@ func (b *Batch) serve(w *Waiter, r keyspace.Ready) served {
 		if err := c.Caller.Permit(c.Cmd, c.Args); err != nil {
 			c.Failed = true
 			c.Reply.Error(command.Text(err))
-			w.leave()
-			b.served = append(b.served, w)
+			b.take(w)
 			return goOn
 		}
 	}
 	switch b.attempt(c, write) {
 	case answered:
-		w.leave()
-		b.served = append(b.served, w)
+		b.take(w)
 	case blocks:
 	default:
 		return elsewhere
@@ -351,15 +400,11 @@ func (x *Executor) wakeLater(r keyspace.Ready) {
 			if seq = w.seq; gone && !w.block.Gone {
 				continue
 			}
-			if _, err := b.begin(); err != nil {
+			what, err := b.serveLater(w, r)
+			if err != nil {
 				x.log.Error("waiting clients cannot be served", "err", err)
 				return
 			}
-			what := b.serve(w, r)
-			if what == goOn {
-				b.wake()
-			}
-			b.Commit()
 			gone = gone || what == nothingLeft && x.waiting.anyGone(p)
 			if what == elsewhere || what == nothingLeft && !gone {
 				return
@@ -369,4 +414,19 @@ func (x *Executor) wakeLater(r keyspace.Ready) {
 			return
 		}
 	}
+}
+
+// serveLater serves a waiter in a commit of its own, if there is something for it.
+func (b *Batch) serveLater(w *Waiter, r keyspace.Ready) (what served, err error) {
+	err = b.retry(nil, func() error {
+		if _, err := b.begin(); err != nil {
+			return err
+		}
+		if what = b.serve(w, r); what == goOn {
+			b.wake()
+		}
+		b.Commit()
+		return nil
+	})
+	return what, err
 }

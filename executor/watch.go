@@ -4,6 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"redoubt/command"
 	"redoubt/keyspace"
 )
 
@@ -34,6 +35,8 @@ type watched struct {
 	at     place
 	exists bool
 	death  int64 // when the key dies, 0 is never
+	// version is that of the key's meta row, where other processes may change it.
+	version uint64
 }
 
 // Len is how many keys are watched.
@@ -89,7 +92,11 @@ func (b *Batch) watch(c *Call) {
 	for _, key := range c.Args[1:] {
 		if p := (place{c.DB, string(key)}); !w.has(p) {
 			death, exists := b.tx.Death(key)
-			list = append(list, &watched{w, p, exists, death})
+			k := &watched{owner: w, at: p, exists: exists, death: death}
+			if b.x.shared != nil {
+				k.version = b.version(p)
+			}
+			list = append(list, k)
 		}
 	}
 	if b.tx.Err() != nil || w.over {
@@ -119,8 +126,35 @@ func (b *Batch) watchChanged() bool {
 		if k.death != 0 && k.death <= b.tx.Now {
 			return true
 		}
+		if b.x.shared != nil {
+			if v := b.version(k.at); v != k.version && (k.exists || v != 0) {
+				return true
+			}
+		}
 	}
 	return false
+}
+
+// saw is for a command between WATCH and EXEC. A key that was missing, was created and
+// is deleted again by another process looks as if nothing had happened; who has seen
+// it meanwhile must not go on from that.
+func (b *Batch) saw(c *Call) {
+	w := c.Watching
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, k := range w.keys {
+		if k.exists || k.at.db != c.DB || w.dirty.Load() {
+			continue
+		}
+		c.Cmd.EachKey(c.Args, func(i int, _ *command.KeySpec) {
+			if string(c.Args[i]) != k.at.key {
+				return
+			}
+			if _, exists := b.tx.Death(c.Args[i]); exists {
+				w.dirty.Store(true)
+			}
+		})
+	}
 }
 
 // stripes appends those of the watched keys.

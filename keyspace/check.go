@@ -165,7 +165,7 @@ func (c *checker) row(row, value []byte) []byte {
 		return c.part(row)
 	case kind == kindExpire && len(row) >= expireKeyHead:
 		c.expireRow(row, value)
-	case kind == kindGarbage && len(row) == partHead:
+	case isGarbage(row):
 		c.garbage(row, value)
 	default:
 		c.report("row", c.tell.Key(row), "no row has such a key")

@@ -302,13 +302,18 @@ func TestCheckFinds(t *testing.T) {
 		}, []string{`value: value `}},
 		{"a value that is garbage as well", func(s *store, b *engine.Batch) {
 			r := ref(s, "large")
-			b.Put(appendPart(nil, r.Home, kindGarbage, r.ID), nil)
-		}, []string{"value: garbage row of value "}},
-		{"a garbage row with a value", func(s *store, b *engine.Batch) { b.Put(appendPart(nil, slot, kindGarbage, 99), []byte{1}) },
+			b.Put(appendGarbageKey(nil, r.Home, r.ID), nil)
+		}, []string{`value: key "large" of database 0 `}},
+		{"a garbage row with a value", func(s *store, b *engine.Batch) { b.Put(appendGarbageKey(nil, slot, 99), []byte{1}) },
 			[]string{"row: garbage row of value 0000000000000063, slot 12182: it has a value: 01"}},
 		{"a garbage row of an id to come", func(s *store, b *engine.Batch) {
-			b.Put(appendPart(nil, slot, kindGarbage, 1<<63), nil)
+			b.Put(appendGarbageKey(nil, slot, 1<<63), nil)
 		}, []string{"id: garbage row of value 8000000000000000, slot 12182: the id"}},
+		{"a garbage row in another group", func(s *store, b *engine.Batch) {
+			row := appendGarbageKey(nil, slot, 99)
+			row[0] = 0
+			b.Put(row, nil)
+		}, []string{"row: garbage row of value 0000000000000063, slot 12182: it lies with slot 128"}},
 		{"a counter that is off", func(s *store, b *engine.Batch) { add(b, 1, 1, 0) },
 			[]string{"counter: count of keys of database 0 (keyspace 1): it says 8, and there are 7"}},
 		{"a counter of a keyspace without keys", func(s *store, b *engine.Batch) { add(b, 5, 0, 2) },
@@ -455,7 +460,7 @@ func TestTeller(t *testing.T) {
 		{appendMetaKey(nil, 12182, 1, nil), []byte{1}, `key "" of database 0 (keyspace 1), slot 12182 = store is corrupt: meta row of 1 bytes: 01`},
 		{append(id, 0, 0, 0, 2), make([]byte, 8192), "sub row 00000002 of value 305120c0f27d0000, slot 6392 = 8192 bytes"},
 		{appendExpireKey(nil, 12182, testNow, 1, []byte("foo")), nil, `expire row for 2023-11-14T22:13:20.000Z of key "foo" of database 0 (keyspace 1), slot 12182`},
-		{appendPart(nil, 6392, kindGarbage, 7), nil, "garbage row of value 0000000000000007, slot 6392"},
+		{appendGarbageKey(nil, 6392, 7), nil, "garbage row of value 0000000000000007, slot 6392"},
 		{sysKey16(sysDatabase, 2), []byte{0, 0, 0, 5}, "number of database 2 = keyspace 5"},
 		{sysKey(sysNextKS), []byte{0, 0, 0, 5}, "keyspace number given last = 5"},
 		{sysKey(sysFormat), []byte{0, 0, 0, 1}, "format version = 1"},
@@ -463,7 +468,7 @@ func TestTeller(t *testing.T) {
 		{appendSysKey64(nil, sysWatermark, 0x305120c5b7310000), nil, "mark that ids are below 305120c5b7310000 (2023-11-14T22:13:30.004Z)"},
 		{appendSysKey32(nil, sysKeys, 1), nil, "count of keys of database 0 (keyspace 1)"},
 		{append(sysKey(sysLibrary), "lib"...), []byte("#!lua name=lib\n"), `library of functions "lib" = 15 bytes`},
-		{[]byte{system, 9}, []byte{1}, "unknown system row ff09 = 1 bytes"},
+		{[]byte{system, 99}, []byte{1}, "unknown system row ff63 = 1 bytes"},
 		{[]byte{0x2f, 0x96, 9}, nil, "unknown row 2f9609"},
 		{nil, nil, "unknown row "},
 	} {

@@ -24,9 +24,21 @@ func (c *checker) system() bool {
 			c.library(row, value, wrong)
 			return nil
 		}
+		if len(row) == 2 && row[1] == sysCopy {
+			wrong(row, "a copy to this store is not finished")
+			return nil
+		}
+		if isFleet(row) {
+			if what := c.fleet(row, value); what != "" {
+				wrong(row, "%s", what)
+			}
+			return nil
+		}
 		size, word := 0, uint32(0)
 		if len(row) >= 2 && (row[1] == sysDatabase || row[1] == sysNextKS || row[1] == sysFormat) {
 			size = 4
+		} else if isCatalog(row) {
+			size = 8
 		}
 		if len(value) != size {
 			wrong(row, "its value has %d bytes, not %d: %s", len(value), size, inHex(value))
@@ -52,6 +64,8 @@ func (c *checker) system() bool {
 			c.mark = max(c.mark, binary.BigEndian.Uint64(rest))
 		case len(row) == 2 && row[1] == sysFormat:
 			version = word
+		case isCatalog(row): // the store is shared, and gives out ids itself
+			c.mark = math.MaxUint64
 		default:
 			wrong(row, "there is no such system row in version %d", FormatVersion)
 		}

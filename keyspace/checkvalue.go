@@ -140,17 +140,23 @@ func (c *checker) garbage(row, value []byte) {
 	if len(value) > 0 {
 		c.report("row", c.tell.Key(row), "it has a value: "+inHex(value))
 	}
-	c.id(row, binary.BigEndian.Uint64(row[3:]))
-	home := binary.BigEndian.Uint16(row)
+	r := decodeGarbageKey(row)
+	c.id(row, r.ID)
+	if group := binary.BigEndian.Uint16(row); r.Home&^(expireGroup-1) != group {
+		c.report("row", c.tell.Key(row), fmt.Sprintf("it lies with slot %d", group))
+	}
+	if r.Home >= Slots {
+		return
+	}
 	for kind := byte(kindSub); kind <= kindRank; kind++ {
-		lo := appendPart(nil, home, kind, binary.BigEndian.Uint64(row[3:]))
+		lo := appendPart(nil, r.Home, kind, r.ID)
 		some := false
 		c.walk(lo, successor(lo), func(_, _ []byte) []byte {
 			some = true
 			return successor(lo)
 		})
 		if some {
-			c.named[home].add(lo)
+			c.named[r.Home].add(lo)
 		}
 	}
 }
@@ -225,9 +231,9 @@ func (c *checker) judge(list []owned) {
 				}
 			case kind >= kindSub && kind <= kindRank:
 				return []byte{row[0], row[1], kindExpire}
-			case kind == kindGarbage && len(row) == partHead:
+			case isGarbage(row):
 				for kind := byte(kindSub); kind <= kindRank; kind++ {
-					note(row, kind, Ref{Home: binary.BigEndian.Uint16(row), ID: binary.BigEndian.Uint64(row[3:])})
+					note(row, kind, decodeGarbageKey(row))
 				}
 			}
 			return nil

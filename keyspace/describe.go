@@ -102,8 +102,9 @@ func (t *Teller) Key(row []byte) string {
 	case kind == kindExpire && len(row) >= expireKeyHead:
 		x, _ := decodeExpireKey(row)
 		return fmt.Sprintf("expire row for %s of key %s of %s, slot %d", moment(x.at), quote(x.key), t.keyspace(x.ks), x.slot)
-	case kind == kindGarbage && len(row) == partHead:
-		return "garbage row of " + valueName(slot, binary.BigEndian.Uint64(row[3:]))
+	case isGarbage(row):
+		r := decodeGarbageKey(row)
+		return "garbage row of " + valueName(r.Home, r.ID)
 	}
 	return "unknown row " + inHex(row)
 }
@@ -130,6 +131,12 @@ func (t *Teller) systemKey(row []byte) string {
 		return "format version"
 	case what == sysLibrary && len(rest) > 0:
 		return "library of functions " + quote(rest)
+	case what == sysCopy && len(rest) == 0:
+		return "mark of an unfinished copy"
+	case isCatalog(row):
+		return "catalog of a shared store"
+	case isFleet(row):
+		return fleetKey(row)
 	}
 	return "unknown system row " + inHex(row)
 }
@@ -137,6 +144,8 @@ func (t *Teller) systemKey(row []byte) string {
 // Value says what a row holds; it is empty where there is nothing to say.
 func (t *Teller) Value(row, value []byte) string {
 	switch {
+	case isFleet(row):
+		return fleetValue(row, value)
 	case len(row) == 4 && row[0] == system && row[1] == sysDatabase && len(value) == 4:
 		return fmt.Sprintf("keyspace %d", binary.BigEndian.Uint32(value))
 	case len(row) == 2 && row[0] == system && len(value) == 4:

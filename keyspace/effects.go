@@ -1,5 +1,7 @@
 package keyspace
 
+import "redoubt/engine"
+
 // Class is a class of keyspace events, as in notify-keyspace-events.
 type Class uint16
 
@@ -43,6 +45,8 @@ type Effects struct {
 	Events []Event
 	// Ready are keys that somebody may wait for, as they became ready.
 	Ready []Ready
+	// Woken are those of them that were looked at, for other processes.
+	Woken []Ready
 	// Touched are the keys that were changed, noted only while somebody observes
 	// keys: see Space.Observers.
 	Touched []Touch
@@ -50,6 +54,10 @@ type Effects struct {
 	// then. Flushed: databases were emptied, or would have been if they were not
 	// empty. A rollback leaves both as they are.
 	Unseen, Flushed bool
+	// Unready: keys may have become ready that are not in Ready, since nobody waited
+	// then. A rollback leaves it as it is. It is for other processes: inside of one
+	// the latches keep apart who waits and who stores.
+	Unready bool
 	// Messages are to be published.
 	Messages []Message
 	moves    []move
@@ -58,6 +66,9 @@ type Effects struct {
 	libraries []LibraryChange
 	// watermark, if not 0, is the id watermark that the batch stores.
 	watermark uint64
+	// catalog: the batch changes the catalog of a shared store, from a moment on.
+	catalog bool
+	from    engine.Stamp
 }
 
 // Ready is a key at which those who wait should look again. No key means all of
@@ -101,32 +112,35 @@ type effectsMark struct {
 	changes, expired, dropped, garbage, hits, misses, events, ready, moves, dues int
 	touched, messages, libraries                                                 int
 	watermark                                                                    uint64
+	catalog                                                                      bool
 }
 
 func (e *Effects) mark() effectsMark {
 	return effectsMark{e.Changes, e.Expired, e.Dropped, e.Garbage, e.Hits, e.Misses, len(e.Events), len(e.Ready), len(e.moves), len(e.dues),
-		len(e.Touched), len(e.Messages), len(e.libraries), e.watermark}
+		len(e.Touched), len(e.Messages), len(e.libraries), e.watermark, e.catalog}
 }
 
 func (e *Effects) rollback(m effectsMark) {
 	e.Changes, e.Expired, e.Dropped, e.Garbage, e.Hits, e.Misses = m.changes, m.expired, m.dropped, m.garbage, m.hits, m.misses
 	e.Events, e.Ready, e.moves, e.dues = e.Events[:m.events], e.Ready[:m.ready], e.moves[:m.moves], e.dues[:m.dues]
 	e.Touched, e.Messages, e.libraries = e.Touched[:m.touched], e.Messages[:m.messages], e.libraries[:m.libraries]
-	e.watermark = m.watermark // the row that stores it was rolled back as well
+	e.watermark, e.catalog = m.watermark, m.catalog // the rows that store them were rolled back as well
 }
 
 // Told says whether there is anything of which others may want to hear.
 func (e *Effects) Told(s *Space) bool {
-	return len(e.Events)+len(e.Touched)+len(e.Messages) > 0 || (e.Unseen || e.Flushed) && s.Observers.Load() > 0
+	return len(e.Events)+len(e.Touched)+len(e.Messages)+len(e.Woken) > 0 || (e.Unseen || e.Flushed) && s.Observers.Load() > 0 ||
+		e.Unready && s.Waiting.Load() > 0
 }
 
 // Reset forgets everything.
 func (e *Effects) Reset() {
 	clear(e.Events)
 	clear(e.Ready)
+	clear(e.Woken)
 	clear(e.Touched)
 	clear(e.Messages)
 	clear(e.libraries)
-	*e = Effects{Events: e.Events[:0], Ready: e.Ready[:0], Touched: e.Touched[:0], Messages: e.Messages[:0],
+	*e = Effects{Events: e.Events[:0], Ready: e.Ready[:0], Woken: e.Woken[:0], Touched: e.Touched[:0], Messages: e.Messages[:0],
 		moves: e.moves[:0], dues: e.dues[:0], libraries: e.libraries[:0]}
 }

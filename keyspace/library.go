@@ -26,7 +26,7 @@ func (t *Tx) PutLibrary(name, source string) { t.changeLibrary(LibraryChange{nam
 func (t *Tx) DeleteLibrary(name string) { t.changeLibrary(LibraryChange{Name: name}) }
 
 func (t *Tx) changeLibrary(c LibraryChange) {
-	if !t.writable() {
+	if !t.writable() || !t.renumber() {
 		return
 	}
 	row := append(sysKey(sysLibrary), c.Name...)
@@ -40,8 +40,14 @@ func (t *Tx) changeLibrary(c LibraryChange) {
 }
 
 // LibraryChanges are those of the batch so far, which is not committed. They are
-// valid until it goes on.
-func (t *Tx) LibraryChanges() []LibraryChange { return t.FX.libraries }
+// valid until it goes on. Whoever asks goes by the libraries in use, and so has read
+// the catalog: see catalog.go.
+func (t *Tx) LibraryChanges() []LibraryChange {
+	if t.Space.shared != nil {
+		t.reads++
+	}
+	return t.FX.libraries
+}
 
 // Libraries returns all that are stored, by name.
 func (s *Space) Libraries() (list []LibraryChange, err error) {
@@ -50,6 +56,10 @@ func (s *Space) Libraries() (list []LibraryChange, err error) {
 		return nil, fmt.Errorf("read libraries: %w", err)
 	}
 	defer view.Close()
+	return readLibraries(view)
+}
+
+func readLibraries(view engine.Reader) (list []LibraryChange, err error) {
 	lo := sysKey(sysLibrary)
 	it := view.Iter(lo, successor(lo), false)
 	for it.Next() {

@@ -14,20 +14,46 @@ import (
 // long as hashing spreads them. Where it does not (hash tags), the first slot
 // with keys behind a random one is taken; and in a slot with very many keys one
 // goes down byte by byte: see descend.
+//
+// Where each look at a slot is a round trip, a run of slots is drawn instead that
+// has some dozens of keys and is read at once: few draws are in vain then.
 
 const (
 	// smallDatabase is how many keys are looked at to choose one.
 	smallDatabase = 512
-	// randomTries is how often a slot, or a byte, is drawn.
-	randomTries = 128
+	// randomTries is how often a slot, or a byte, is drawn; randomTriesFar is the
+	// same where a draw is a round trip or several.
+	randomTries    = 128
+	randomTriesFar = 8
+	// runOfKeys is about how many keys are read at once there, and runOpens how
+	// many iterators are opened for them: the rows of other databases may lie
+	// between.
+	runOfKeys = 64
+	runOpens  = 4
 )
+
+func (t *Tx) randomTries() int {
+	if t.Near() {
+		return randomTries
+	}
+	return randomTriesFar
+}
 
 // Random returns some live key of the selected database, or nil if there is
 // none. intn returns a random number below its argument.
 func (t *Tx) Random(intn func(n int) int) []byte {
 	size := t.Size()
+	if t.Space.shared != nil {
+		size = max(1, size) // it is an estimate
+	}
 	if size <= 0 || t.err != nil {
 		return nil
+	}
+	if !t.Near() {
+		if key := t.randomRun(size, intn); key != nil || t.err != nil {
+			return key
+		}
+		return t.randomBehind(size, intn)
 	}
 	if size <= smallDatabase {
 		var list [][]byte
@@ -54,6 +80,53 @@ func (t *Tx) Random(intn func(n int) int) []byte {
 			return list[n]
 		}
 	}
+	return t.randomBehind(size, intn)
+}
+
+// randomRun chooses a key among those of a run of slots, nil if it finds none. All
+// runs have as many slots, but for the last, and are equally likely; the number of
+// a key is drawn from about as many as the fullest run has. So keys are equally
+// likely, as those of single slots are.
+func (t *Tx) randomRun(size int64, intn func(int) int) []byte {
+	slots := int(max(1, min(Slots, runOfKeys*Slots/size)))
+	mean := float64(size) * float64(slots) / Slots
+	fullest := int(mean+4*math.Sqrt(mean)) + 2
+	for try := 0; try < randomTriesFar && t.err == nil; try++ {
+		first := slots * intn((Slots+slots-1)/slots)
+		list, whole := t.liveIn(first, first+slots)
+		if !whole {
+			return nil
+		}
+		if slots >= Slots {
+			return choose(list, intn)
+		}
+		if n := intn(max(fullest, len(list))); n < len(list) {
+			return list[n]
+		}
+	}
+	return nil
+}
+
+// liveIn lists the live keys of a run of slots. It says false if they are too
+// many, or too far apart among rows of others.
+func (t *Tx) liveIn(first, end int) (list [][]byte, whole bool) {
+	seen := 0
+	whole = true
+	next := t.walk(uint16(first), nil, min(end, Slots), runOpens, func(_ uint16, key []byte, m Meta) bool {
+		if seen++; seen > smallDatabase {
+			whole = false
+			return false
+		}
+		if m.Exists() {
+			list = append(list, append([]byte{}, key...))
+		}
+		return true
+	})
+	return list, whole && next == Slots
+}
+
+// randomBehind chooses a key of the first slot with keys behind a random one.
+func (t *Tx) randomBehind(size int64, intn func(int) int) []byte {
 	for _, from := range []int{intn(Slots), 0} {
 		var live []byte
 		var at uint16
@@ -110,7 +183,7 @@ func (t *Tx) liveKeys(lo, hi []byte) (list [][]byte, more bool) {
 // refused in proportion: what is left is fair unless names are very uneven.
 func (t *Tx) descend(prefix []byte, size int64, intn func(int) int) (key []byte) {
 	const fine = 1 << 30
-	for try := 0; try < randomTries && t.err == nil; try++ {
+	for try := t.randomTries(); try > 0 && t.err == nil; try-- {
 		list, weight := t.leaf(prefix, intn)
 		if len(list) == 0 {
 			continue
@@ -164,10 +237,8 @@ func (t *Tx) leaf(prefix []byte, intn func(int) int) (list [][]byte, weight floa
 
 // edge returns the key of the first or the last row of a range.
 func (t *Tx) edge(lo, hi []byte, last bool) ([]byte, bool) {
-	it := t.IterRows(lo, hi, last)
-	defer t.CloseRows(it)
-	if !it.Next() {
-		return nil, false
-	}
-	return append([]byte{}, it.Key()...), true
+	held := t.Held()
+	defer t.Release(held)
+	key, _, found := t.EdgeRow(lo, hi, last)
+	return append([]byte{}, key...), found
 }

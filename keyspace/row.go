@@ -42,6 +42,10 @@ const (
 	sysWatermark = 0x06 // id:8 -> empty: every id in use is below the largest
 	sysFormat    = 0x07 // -> version:4, FormatVersion of who made the store
 	sysLibrary   = 0x08 // name -> source: a library of functions
+	sysCatalog   = 0x09 // -> stamp:8, on shared stores: see catalog.go
+	sysMember    = 0x0a // id:20 -> a process that uses a shared store
+	sysSecret    = 0x0b // -> what those processes know each other by
+	sysCopy      = 0x0c // -> a copy into this store that is not finished
 )
 
 // Type is the type of a key's value. The numbers are on disk.

@@ -117,11 +117,18 @@ func FuzzRowsOfASlotLieTogether(f *testing.F) {
 		first := []byte{byte(slot >> 8), byte(slot)}
 		next := []byte{byte((slot + 1) >> 8), byte(slot + 1)}
 		for _, row := range [][]byte{
-			a, appendPart(nil, slot, kindSub, id), appendPart(nil, slot, kindRank, id), appendPart(nil, slot, kindGarbage, id),
+			a, appendPart(nil, slot, kindSub, id), appendPart(nil, slot, kindRank, id),
 		} {
 			if !inside(row, first, next) || !inside(row, nil, sysKey(0)) {
 				t.Fatalf("row % x is not in slot %d", row, slot)
 			}
+		}
+		garbage := appendGarbageKey(nil, slot, id)
+		if lo, hi := garbageRange(int(slot) / expireGroup); !inside(garbage, lo, hi) || !isGarbage(garbage) {
+			t.Fatalf("garbage row % x is not in its group", garbage)
+		}
+		if r := decodeGarbageKey(garbage); r != (Ref{ID: id, Home: slot}) {
+			t.Fatalf("garbage row of %v", r)
 		}
 		part := appendPart(nil, slot, kindSub, id)
 		if end := successor(part); !inside(append(part, key1...), part, end) || id != math.MaxUint64 && inside(appendPart(nil, slot, kindSub, id+1), part, end) {

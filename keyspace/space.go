@@ -22,7 +22,8 @@ type Space struct {
 
 	// due holds, per group of slots, a time not after the first expire row.
 	// The sweeper reads a group only when its time has come.
-	due [Slots / expireGroup]atomic.Int64
+	due   [Slots / expireGroup]atomic.Int64
+	swept [Slots / expireGroup]swept // on a shared store: see sweep.go
 
 	// Waiting is how many clients wait for elements of some key.
 	Waiting atomic.Int64
@@ -38,6 +39,8 @@ type Space struct {
 	OnLibraries func([]LibraryChange)
 
 	eng     engine.Engine
+	shared  engine.Shared // eng, if other processes use the store too
+	catalog catalog
 	cursors cursorCache
 }
 
@@ -52,18 +55,35 @@ const idCounterBits = 11
 // Open loads the shared state of a store, and makes it in an empty one.
 func Open(eng engine.Engine, databases int) (*Space, error) {
 	s := &Space{dbs: make([]atomic.Uint32, databases), eng: eng}
-	view, err := eng.Begin(true)
+	if eng.Capabilities().Shared {
+		s.shared = eng.(engine.Shared)
+	}
+	err := s.load()
+	for s.shared != nil && s.busy(err) {
+		err = s.load()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open keyspace: %w", err)
 	}
+	return s, nil
+}
+
+func (s *Space) load() error {
+	view, err := s.eng.Begin(true)
+	if err != nil {
+		return err
+	}
 	defer view.Close()
+	if err := Whole(view); err != nil {
+		return err
+	}
 	read := func(key []byte, size int) ([]byte, error) {
 		v, found, err := view.Get(key, nil)
 		if err == nil && found && len(v) != size {
 			err = fmt.Errorf("%w: system row % x has %d bytes", engine.ErrCorrupt, key, len(v))
 		}
 		if err != nil {
-			return nil, fmt.Errorf("open keyspace: %w", err)
+			return nil, err
 		}
 		if !found {
 			return make([]byte, size), nil
@@ -72,51 +92,72 @@ func Open(eng engine.Engine, databases int) (*Space, error) {
 	}
 	v, err := read(sysKey(sysNextKS), 4)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	s.nextKS.Store(binary.BigEndian.Uint32(v))
 	if v, err = read(sysKey(sysFormat), 4); err != nil {
-		return nil, err
+		return err
 	}
 	var batch engine.Batch
 	switch version := binary.BigEndian.Uint32(v); {
 	case version == 0 && s.nextKS.Load() == 0:
 		batch.Put(sysKey(sysFormat), binary.BigEndian.AppendUint32(nil, FormatVersion))
 	case version != FormatVersion:
-		return nil, fmt.Errorf("open keyspace: %w: its rows have version %d and this program knows version %d",
-			engine.ErrFormat, version, FormatVersion)
+		return fmt.Errorf("%w: its rows have version %d and this program knows version %d", engine.ErrFormat, version, FormatVersion)
 	}
 	mark, err := loadWatermark(view)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	s.watermark.Store(mark)
 	s.lastID.Store(mark)
 
 	for db := range s.dbs {
 		if v, err = read(sysKey16(sysDatabase, db), 4); err != nil {
-			return nil, err
+			return err
 		}
 		ks := binary.BigEndian.Uint32(v)
 		if ks == 0 { // no number yet: 0 is never given out
-			ks = s.allocate(&batch)
+			ks = s.nextKS.Add(1)
+			batch.Put(sysKey(sysNextKS), binary.BigEndian.AppendUint32(nil, ks))
 			batch.Put(sysKey16(sysDatabase, db), binary.BigEndian.AppendUint32(nil, ks))
 		}
 		s.dbs[db].Store(ks)
 	}
-	if !batch.Empty() {
-		if _, err := view.Commit(&batch); err != nil {
-			return nil, fmt.Errorf("number the databases: %w", err)
+	if s.shared != nil {
+		if err := s.join(view, &batch); err != nil {
+			return err
 		}
 	}
-	return s, nil
+	if !batch.Empty() {
+		if _, err := view.Commit(&batch); err != nil {
+			return fmt.Errorf("number the databases: %w", err)
+		}
+	}
+	if s.shared != nil {
+		return s.Look()
+	}
+	return nil
 }
 
 // allocate gives out a keyspace number and notes that in the batch. Callers
-// hold the whole keyspace, so two batches never race for a number.
-func (s *Space) allocate(b *engine.Batch) uint32 {
-	ks := s.nextKS.Add(1)
-	b.Put(sysKey(sysNextKS), binary.BigEndian.AppendUint32(nil, ks))
+// hold the whole keyspace, so two batches never race for a number; those of other
+// processes conflict.
+func (t *Tx) allocate() (ks uint32) {
+	row := sysKey(sysNextKS)
+	if t.Space.shared != nil {
+		v, found := t.GetRow(row)
+		if t.err == nil && (!found || len(v) != 4) {
+			t.Fail(fmt.Errorf("%w: system row % x has %d bytes", engine.ErrCorrupt, row, len(v)))
+		}
+		if t.err != nil {
+			return 0
+		}
+		ks = binary.BigEndian.Uint32(v) + 1
+	} else {
+		ks = t.Space.nextKS.Add(1)
+	}
+	t.Rows.Batch.Put(row, binary.BigEndian.AppendUint32(nil, ks))
 	return ks
 }
 
@@ -143,10 +184,7 @@ func loadWatermark(r engine.Reader) (mark uint64, err error) {
 			err = fmt.Errorf("%w: system row % x", engine.ErrCorrupt, k)
 		}
 	}
-	if err = errors.Join(err, it.Close()); err != nil {
-		return 0, fmt.Errorf("open keyspace: %w", err)
-	}
-	return mark, nil
+	return mark, errors.Join(err, it.Close())
 }
 
 // newID returns an id that was never returned before. nowMicros is the time
@@ -156,8 +194,17 @@ func loadWatermark(r engine.Reader) (mark uint64, err error) {
 // the headroom is used up, in the batch that uses the id, and is known here
 // once that batch is committed. Each is a row of its own, and the largest row
 // counts: batches that store one side by side may commit in any order.
-func (s *Space) newID(nowMicros int64, b *engine.Batch, e *Effects) uint64 {
-	var id uint64
+//
+// On a shared store the store gives out ids: its time in milliseconds << 18, so below
+// all that an embedded store gives out in this century and the next three, whose
+// rows may have been copied there.
+func (s *Space) newID(nowMicros int64, b *engine.Batch, e *Effects) (id uint64, err error) {
+	if s.shared != nil {
+		if id, err = s.shared.NextID(); err != nil {
+			return 0, fmt.Errorf("number a value: %w", err)
+		}
+		return id, nil
+	}
 	for {
 		last := s.lastID.Load()
 		id = max(last+1, uint64(nowMicros)<<idCounterBits)
@@ -171,7 +218,7 @@ func (s *Space) newID(nowMicros int64, b *engine.Batch, e *Effects) uint64 {
 		b.DeleteRange(sysKey(sysWatermark), appendSysKey64(nil, sysWatermark, known+1))
 		b.Put(appendSysKey64(nil, sysWatermark, e.watermark), nil)
 	}
-	return id
+	return id, nil
 }
 
 // AppendRowKey appends the key of the meta row of a key in a database.
@@ -181,14 +228,16 @@ func (s *Space) AppendRowKey(b []byte, db int, key []byte) []byte {
 
 // Publish makes the effects of a committed batch known to later transactions.
 func (s *Space) Publish(e *Effects) {
-	for _, m := range e.moves {
-		s.dbs[m.db].Store(m.ks)
+	if s.shared == nil { // else see Await
+		for _, m := range e.moves {
+			s.dbs[m.db].Store(m.ks)
+		}
+		if len(e.libraries) > 0 && s.OnLibraries != nil {
+			s.OnLibraries(e.libraries)
+		}
 	}
 	for _, d := range e.dues {
 		s.noteDue(d.slot, d.at)
-	}
-	if len(e.libraries) > 0 && s.OnLibraries != nil {
-		s.OnLibraries(e.libraries)
 	}
 	for e.watermark > 0 {
 		old := s.watermark.Load()

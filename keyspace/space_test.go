@@ -110,7 +110,7 @@ func TestIDsAreUniqueAcrossGoroutines(t *testing.T) {
 			var b engine.Batch
 			var fx Effects
 			for range 2000 {
-				id := s.space.newID(testNow*1000, &b, &fx)
+				id, _ := s.space.newID(testNow*1000, &b, &fx)
 				mu.Lock()
 				if seen[id] {
 					t.Errorf("id %x twice", id)

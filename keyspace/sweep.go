@@ -5,17 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync/atomic"
 
 	"redoubt/engine"
 )
 
-// Background work on rows, cut into steps that the executor runs as ordinary
-// executions between those of the clients.
-//
-//   - Expiry: the expire rows of a group of slots are ordered by time. Due lists
-//     the keys that are past theirs; the executor latches them and calls Expire.
-//   - Clearing: the keys of a flushed database and the rows of deleted values
-//     that are still there. Nobody can reach them, so no latch is needed.
+// Expiry, cut into steps that the executor runs as ordinary executions between
+// those of the clients: the expire rows of a group of slots are ordered by time.
+// Due lists the keys that are past theirs; the executor latches them and calls
+// Expire.
 
 // Due is a key whose time has come.
 type Due struct {
@@ -40,7 +38,11 @@ func (s *Space) Due(r engine.Reader, group int, now int64, limit int) (list []Du
 	s.due[group].Store(math.MaxInt64) // before reading: see noteDue
 	slot := uint16(group * expireGroup)
 	lo := []byte{byte(slot >> 8), byte(slot), kindExpire}
-	it := r.Iter(lo, successor(lo), false)
+	hi := successor(lo)
+	if s.shared != nil {
+		lo = binary.BigEndian.AppendUint64(lo, uint64(s.swept[group].from(now)))
+	}
+	it := r.Iter(lo, hi, false)
 	for err == nil && len(list) < limit && it.Next() {
 		var row expireRow
 		if row, err = decodeExpireKey(it.Key()); err != nil {
@@ -58,8 +60,56 @@ func (s *Space) Due(r engine.Reader, group int, now int64, limit int) (list []Du
 		s.noteDue(slot, 0)
 		return nil, fmt.Errorf("read expire rows: %w", err)
 	}
+	if s.shared != nil && len(list) == 0 {
+		s.swept[group].clean(now)
+	}
 	return list, nil
 }
+
+// swept is until when a group has no expire rows any more, on a shared store.
+// Deleted rows stay there for minutes, as long as somebody may read an older
+// state: to find the first row, all of them would be passed over.
+type swept struct {
+	until atomic.Int64
+	whole atomic.Int64 // when the group was last read from its beginning
+}
+
+// Rows of a time that has passed may still be stored, by a transaction that takes
+// long, but not for sweptMargin. And since one never knows, each group is read
+// from its beginning now and then.
+const (
+	sweptMargin = 60_000  // milliseconds
+	sweptWhole  = 600_000 // milliseconds
+)
+
+// from is the time from which on the group is to be read.
+func (s *swept) from(now int64) int64 {
+	if at := s.whole.Load(); at == 0 || now-at > sweptWhole || now < at {
+		s.until.Store(0)
+		s.whole.Store(now)
+	}
+	return max(0, s.until.Load()-sweptMargin)
+}
+
+// clean notes that a read found no row up to a time.
+func (s *swept) clean(now int64) { s.until.Store(now) }
+
+// Unknown has a group read at the next opportunity: other processes may have
+// stored expire rows.
+func (s *Space) Unknown(group int) { s.noteDue(uint16(group*expireGroup), 0) }
+
+// DueGroups lists the groups that may have keys whose time is not after now.
+func (s *Space) DueGroups(now int64) (list []int) {
+	for group := range s.due {
+		if s.due[group].Load() <= now {
+			list = append(list, group)
+		}
+	}
+	return list
+}
+
+// Row appends the key of the row that Expire reads first.
+func (d Due) Row(b []byte) []byte { return appendMetaKey(b, SlotOf(d.Key), d.ks, d.Key) }
 
 // Expire removes a key that Due listed, if it is still past its time. Its
 // latch is held. It says true when the key lives on but fields of it are past
@@ -110,146 +160,4 @@ func (t *Tx) selectSpace(ks uint32) bool {
 		}
 	}
 	return false
-}
-
-// clearKey deletes what belongs to a key of a dead keyspace.
-func (t *Tx) clearKey(slot uint16, ks uint32, key []byte, m Meta) {
-	if !t.writable() {
-		return
-	}
-	b := t.Rows.Batch
-	if m.External() {
-		t.dropRows(m.Ref())
-	}
-	t.count(sysKeys, ks, -1)
-	t.moveExpiry(slot, ks, key, m, Meta{})
-	b.Delete(appendMetaKey(nil, slot, ks, key))
-}
-
-// Clearing is background clearing in progress; its zero value starts at the
-// beginning. What it forgets at a restart it finds again. After a step that was
-// not committed it must begin anew, or it would pass over what is still there.
-type Clearing struct {
-	ks   uint32
-	slot int
-	// Cleared counts rows, for INFO.
-	Cleared int64
-}
-
-// Clear does one step of clearing of about limit rows; it says whether there
-// may be more to do.
-func (t *Tx) Clear(c *Clearing, limit int) (more bool) {
-	if c.ks == 0 {
-		lo := sysKey(sysDead)
-		it := t.IterRows(lo, successor(lo), false)
-		if it.Next() && len(it.Key()) == 6 {
-			c.ks, c.slot = binary.BigEndian.Uint32(it.Key()[2:]), 0
-		}
-		t.CloseRows(it)
-	}
-	if c.ks != 0 {
-		return t.clearKeyspace(c, limit)
-	}
-	return t.clearGarbage(c, limit)
-}
-
-func (t *Tx) clearKeyspace(c *Clearing, limit int) bool {
-	type key struct {
-		name []byte
-		meta Meta
-	}
-	for c.slot < Slots && limit > 0 && t.err == nil {
-		lo := appendMetaKey(nil, uint16(c.slot), c.ks, nil)
-		hi := successor(lo)
-		var list []key // a batch must not change under an iterator
-		it := t.IterRows(lo, hi, false)
-		for len(list) < limit && it.Next() {
-			m, err := decodeMeta(it.Value())
-			if err != nil {
-				t.Fail(fmt.Errorf("flushed key %.64q: %w", it.Key()[metaKeyHead:], err))
-				break
-			}
-			m.Body = append([]byte(nil), m.Body[:min(len(m.Body), refSize+FieldTimesSize)]...)
-			list = append(list, key{append([]byte(nil), it.Key()[metaKeyHead:]...), m})
-		}
-		t.CloseRows(it)
-		for _, k := range list {
-			t.clearKey(uint16(c.slot), c.ks, k.name, k.meta)
-		}
-		c.Cleared += int64(len(list))
-		if len(list) == limit || t.err != nil {
-			return t.err == nil // there may be more in this slot
-		}
-		limit -= max(1, len(list))
-		c.slot++
-		if len(list) == 0 {
-			c.slot = max(c.slot, t.nextSlot(hi))
-		}
-	}
-	if c.slot >= Slots && t.err == nil {
-		t.Rows.Batch.Delete(appendSysKey32(nil, sysDead, c.ks))
-		c.ks, c.slot = 0, 0
-	}
-	return t.err == nil
-}
-
-// nextSlot returns the slot of the first row at or above key.
-func (t *Tx) nextSlot(key []byte) int {
-	it := t.IterRows(key, sysKey(0), false)
-	defer t.CloseRows(it)
-	if it.Next() {
-		return int(binary.BigEndian.Uint16(it.Key()))
-	}
-	return Slots
-}
-
-// clearGarbage clears rows of deleted values, on engines without a cheap range
-// delete. Garbage rows are found by walking the slots.
-func (t *Tx) clearGarbage(c *Clearing, limit int) bool {
-	if t.Space.eng.Capabilities().CheapRangeDelete {
-		return false
-	}
-	for ; c.slot < Slots && limit > 0 && t.err == nil; c.slot++ {
-		lo := []byte{byte(c.slot >> 8), byte(c.slot), kindGarbage}
-		it := t.IterRows(lo, successor(lo), false)
-		var row []byte
-		if it.Next() {
-			row = append(row, it.Key()...)
-		}
-		t.CloseRows(it)
-		if row == nil {
-			limit--
-			c.slot = max(c.slot, t.nextSlot(lo)-1)
-			continue
-		}
-		n := t.clearValue(row, limit)
-		c.Cleared += int64(n)
-		if limit -= n; limit > 0 {
-			t.Rows.Batch.Delete(row)
-		}
-		c.slot-- // stay until the slot has no garbage
-	}
-	if c.slot < Slots {
-		return true
-	}
-	c.slot = 0
-	return false
-}
-
-// clearValue deletes up to limit rows of the value that a garbage row names.
-func (t *Tx) clearValue(garbage []byte, limit int) int {
-	var list [][]byte // a batch must not change under an iterator
-	for kind := byte(kindSub); kind <= kindRank; kind++ {
-		lo := append([]byte(nil), garbage...)
-		lo[2] = kind
-		it := t.IterRows(lo, successor(lo), false)
-		for len(list) < limit && it.Next() {
-			list = append(list, append([]byte(nil), it.Key()...))
-		}
-		t.CloseRows(it)
-	}
-	for _, row := range list {
-		t.Rows.Batch.Delete(row)
-	}
-	return len(list)
 }

@@ -45,6 +45,7 @@ type Tx struct {
 	Writable  bool  // the command is a write
 	Latched   bool  // the keys of the command are latched
 	Worker    bool  // runs where it may take long
+	Cold      bool  // met rows that are not in memory, and waits for them now
 	OneState  bool  // sees one state of all keys, not only of those that are latched
 	Listening Class // classes of events that somebody listens to
 	By        int64 // the number of the client that changes keys, 0 for nobody
@@ -60,6 +61,10 @@ type Tx struct {
 
 	rowk []byte // scratch for row keys
 	vals []byte // values read by this execution
+	soon ahead  // rows that it is about to read
+
+	guards []guard  // on a shared store: see guard.go
+	fresh  []uint64 // ids of values that this execution has made: see fresh.go
 }
 
 // TxMark is a place to roll a transaction back to.
@@ -73,6 +78,10 @@ type TxMark struct {
 func (t *Tx) Start() TxMark {
 	t.err, t.reads, t.vals = nil, 0, t.vals[:0]
 	t.work, t.worked = 0, 0
+	t.guards, t.fresh = t.guards[:0], t.fresh[:0]
+	if t.soon.fetched {
+		t.soon.reset()
+	}
 	if cap(t.vals) > 1<<20 {
 		t.vals = nil
 	}
@@ -158,9 +167,15 @@ func (t *Tx) GetRow(row []byte) ([]byte, bool) {
 	if t.err != nil {
 		return nil, false
 	}
+	if t.isFresh(row) {
+		return t.getFresh(row)
+	}
 	if t.reads++; t.reads > 1 && !t.Latched {
 		t.err = ErrLatch
 		return nil, false
+	}
+	if t.soon.fetched {
+		t.read()
 	}
 	at := len(t.vals)
 	v, found, err := t.Rows.Get(row, t.vals)
@@ -184,6 +199,7 @@ func (t *Tx) Release(held int) { t.vals = t.vals[:min(held, len(t.vals))] }
 func (t *Tx) PutRow(row, value []byte) {
 	if t.writable() {
 		t.Rows.Batch.Put(row, value)
+		t.guardWrite(row)
 	}
 }
 
@@ -191,6 +207,7 @@ func (t *Tx) PutRow(row, value []byte) {
 func (t *Tx) DeleteRow(row []byte) {
 	if t.writable() {
 		t.Rows.Batch.Delete(row)
+		t.guardWrite(row)
 	}
 }
 
@@ -327,6 +344,9 @@ func (t *Tx) Find(key []byte) Meta {
 	ks := t.ks()
 	t.rowk = appendMetaKey(t.rowk[:0], t.slotOf(key), ks, key)
 	v, found := t.GetRow(t.rowk)
+	if t.Space.shared != nil {
+		t.Rows.Batch.Check(t.rowk)
+	}
 	if !found {
 		return Meta{}
 	}
@@ -334,6 +354,9 @@ func (t *Tx) Find(key []byte) Meta {
 	if err != nil {
 		t.err = fmt.Errorf("key %.64q: %w", key, err)
 		return Meta{}
+	}
+	if t.Space.shared != nil && m.External() {
+		t.guards = append(t.guards, guard{id: m.Ref().ID, row: bytes.Clone(t.rowk)})
 	}
 	if m.dead(t.Now) {
 		if t.Writable {
@@ -424,15 +447,23 @@ func blocksOn(t Type) bool { return t == List || t == ZSet || t == Stream }
 // Awaken notes that those who wait for something at the key should look again.
 // Every Store of a value that has waiters does so.
 func (t *Tx) Awaken(key []byte) {
-	if t.err == nil && t.Space.Waiting.Load() > 0 {
+	switch {
+	case t.err != nil:
+	case t.Space.Waiting.Load() > 0:
 		t.FX.Ready = append(t.FX.Ready, Ready{t.DB, append([]byte(nil), key...)})
+	default:
+		t.FX.Unready = true
 	}
 }
 
 // AwakenAll is Awaken for every key of a database.
 func (t *Tx) AwakenAll(db int) {
-	if t.err == nil && t.Space.Waiting.Load() > 0 {
+	switch {
+	case t.err != nil:
+	case t.Space.Waiting.Load() > 0:
 		t.FX.Ready = append(t.FX.Ready, Ready{DB: db})
+	default:
+		t.FX.Unready = true
 	}
 }
 
@@ -485,7 +516,7 @@ func (t *Tx) dropRows(r Ref) {
 	}
 	if !t.Space.eng.Capabilities().CheapRangeDelete {
 		t.FX.Garbage++
-		t.Rows.Batch.Put(appendPart(nil, r.Home, kindGarbage, r.ID), nil)
+		t.Rows.Batch.Put(appendGarbageKey(nil, r.Home, r.ID), nil)
 		return
 	}
 	for kind := byte(kindSub); kind <= kindRank; kind++ {
@@ -500,7 +531,13 @@ const manyElements = 64
 
 // NewRef makes the ref of a new external value of the key.
 func (t *Tx) NewRef(key []byte, size int64) Ref {
-	return Ref{ID: t.Space.newID(t.NowMicros, t.Rows.Batch, t.FX), Home: SlotOf(key), Size: size}
+	id, err := t.Space.newID(t.NowMicros, t.Rows.Batch, t.FX)
+	if err != nil {
+		t.Fail(err)
+	} else if t.far() {
+		t.fresh = append(t.fresh, id)
+	}
+	return Ref{ID: id, Home: SlotOf(key), Size: size}
 }
 
 // Note notes an event for whoever listens. Every change of a key is noted.
@@ -577,13 +614,13 @@ func (t *Tx) sizeOf(ks uint32) int64 {
 // one is cleared in the background. The whole keyspace must be latched.
 func (t *Tx) Flush(db int) {
 	t.FX.Flushed = true
-	if !t.writable() || t.sizeOf(t.ksOf(db)) == 0 {
+	// The size on a shared store is an estimate.
+	if !t.writable() || t.Space.shared == nil && t.sizeOf(t.ksOf(db)) == 0 || !t.renumber() {
 		return
 	}
-	b := t.Rows.Batch
 	t.FX.Garbage++
-	b.Put(appendSysKey32(nil, sysDead, t.ksOf(db)), nil)
-	t.assign(db, t.Space.allocate(b))
+	t.Rows.Batch.Put(appendSysKey32(nil, sysDead, t.ksOf(db)), nil)
+	t.assign(db, t.allocate())
 	t.AwakenAll(db)
 	t.touchAll(db)
 }
@@ -591,7 +628,7 @@ func (t *Tx) Flush(db int) {
 // Swap exchanges the contents of two databases in O(1). The whole keyspace
 // must be latched.
 func (t *Tx) Swap(a, b int) {
-	if t.writable() {
+	if t.writable() && t.renumber() {
 		x, y := t.ksOf(a), t.ksOf(b)
 		t.assign(a, y)
 		t.assign(b, x)

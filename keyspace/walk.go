@@ -27,37 +27,49 @@ import (
 // call only, and visit must not write. Expired keys are visited with a zero
 // Meta.
 func (t *Tx) Walk(slot uint16, after []byte, visit func(slot uint16, key []byte, m Meta) bool) {
-	t.walk(slot, after, math.MaxInt, visit)
+	t.walk(slot, after, Slots, math.MaxInt, visit)
 }
 
-// walk is Walk with a limit on the iterators that it opens. When it reaches the
-// limit it returns the slot that comes next; else Slots.
+// walk is Walk up to a slot and with a limit on the iterators that it opens. When
+// it reaches the limit it returns the slot that comes next; else Slots.
 //
 // One iterator runs on through rows that are not keys of this database as long
 // as there are few in a row; else a new one is opened where the next key can be
 // at the earliest. So a plain database is walked with a single iterator, and
 // one with few keys among many others costs one for each slot at most.
-func (t *Tx) walk(slot uint16, after []byte, opens int, visit func(slot uint16, key []byte, m Meta) bool) (next int) {
+func (t *Tx) walk(slot uint16, after []byte, end, opens int, visit func(slot uint16, key []byte, m Meta) bool) (next int) {
 	ks := t.ks()
 	lo := appendMetaKey(nil, slot, ks, after)
 	if after != nil {
 		lo = append(lo, 0)
 	}
-	for next = int(slot); next < Slots && t.err == nil; opens-- {
+	alive := func(slot uint16, key []byte, m Meta) bool {
+		if m.dead(t.Now) {
+			m = Meta{}
+		}
+		return visit(slot, key, m)
+	}
+	hi := sysKey(0)
+	if end < Slots {
+		hi = []byte{byte(end >> 8), byte(end)}
+	}
+	for next = int(slot); next < end && t.err == nil; opens-- {
 		if opens == 0 {
 			return next
 		}
-		it := t.IterRows(lo, sysKey(0), false)
-		next = t.walkRun(it, ks, visit)
+		it := t.IterRows(lo, hi, false)
+		next = t.walkRun(it, ks, alive)
 		t.CloseRows(it)
 		lo = appendMetaKey(lo[:0], uint16(next), ks, nil)
 	}
 	return Slots
 }
 
-// walkRun visits the keys of a keyspace that an iterator comes by, until many
-// other rows come. It returns the slot to go on from, Slots when there is none.
+// walkRun visits the keys of a keyspace that an iterator comes by, dead ones
+// too, until many other rows come. It returns the slot to go on from, Slots when
+// there is none.
 func (t *Tx) walkRun(it engine.Iterator, ks uint32, visit func(slot uint16, key []byte, m Meta) bool) (next int) {
+	near := t.Near()
 	for others := 0; it.Next(); {
 		row := it.Key()
 		if len(row) < metaKeyHead {
@@ -70,7 +82,11 @@ func (t *Tx) walkRun(it engine.Iterator, ks uint32, visit func(slot uint16, key 
 			if next = int(slot); row[2] > kindMeta || of > ks {
 				next++
 			}
-			if others++; others == maxOthers {
+			others++
+			if !near {
+				others += len(it.Value()) / largeRow
+			}
+			if others >= maxOthers && (near || others >= maxOthersFar) {
 				return next
 			}
 			continue
@@ -81,9 +97,6 @@ func (t *Tx) walkRun(it engine.Iterator, ks uint32, visit func(slot uint16, key 
 			t.Fail(fmt.Errorf("key %.64q: %w", row[metaKeyHead:], err))
 			return Slots
 		}
-		if m.dead(t.Now) {
-			m = Meta{}
-		}
 		if !visit(slot, row[metaKeyHead:], m) {
 			return Slots
 		}
@@ -91,9 +104,16 @@ func (t *Tx) walkRun(it engine.Iterator, ks uint32, visit func(slot uint16, key 
 	return Slots
 }
 
-// maxOthers is how many rows in a row an iterator may read in vain: about what
-// opening another one costs.
-const maxOthers = 8
+const (
+	// maxOthers is how many rows in a row an iterator may read in vain: about what
+	// opening another one costs.
+	maxOthers = 8
+	// maxOthersFar is maxOthers where opening an iterator is a round trip, which
+	// brings a page of rows, and the next pages are fetched ahead: two pages.
+	maxOthersFar = 512
+	// largeRow is the size from which on such a row counts as several.
+	largeRow = 1 << 10
+)
 
 const tokenBits = 48
 
@@ -119,8 +139,11 @@ func (t *Tx) Scan(cursor uint64, count int, visit func(key []byte, m Meta)) uint
 		after = t.resume(cursor, slot, tok)
 	}
 	cursor = 0
-	opens := max(scanOpens, count)
-	next := t.walk(slot, after, opens, func(slot uint16, key []byte, m Meta) bool {
+	opens := scanOpensFar
+	if t.Near() {
+		opens = max(scanOpens, count)
+	}
+	next := t.walk(slot, after, Slots, opens, func(slot uint16, key []byte, m Meta) bool {
 		if m.Exists() {
 			visit(key, m)
 		}
@@ -138,8 +161,12 @@ func (t *Tx) Scan(cursor uint64, count int, visit func(key []byte, m Meta)) uint
 }
 
 // scanOpens is how many iterators one call of Scan opens before it comes back
-// with fewer keys than asked for: a millisecond's work or so.
-const scanOpens = 1000
+// with fewer keys than asked for: a millisecond's work or so. scanOpensFar is the
+// same where each is a round trip.
+const (
+	scanOpens    = 1000
+	scanOpensFar = 16
+)
 
 // resume finds the key that a cursor stands behind; nil if it is gone.
 func (t *Tx) resume(cursor uint64, slot uint16, tok uint64) (after []byte) {

@@ -227,10 +227,10 @@ func TestWalkOpensFewIterators(t *testing.T) {
 	equal(t, "keys and iterators", []int{n, eng.iters}, []int{20_000, 1})
 }
 
-// counting counts the iterators that views open.
+// counting counts the iterators that views open, and the rows that these read.
 type counting struct {
 	engine.Engine
-	iters int
+	iters, rows int
 }
 
 func (c *counting) Begin(wait bool) (engine.View, error) {
@@ -245,7 +245,17 @@ type countingView struct {
 
 func (v countingView) Iter(lo, hi []byte, reverse bool) engine.Iterator {
 	v.c.iters++
-	return v.View.Iter(lo, hi, reverse)
+	return countingIter{v.View.Iter(lo, hi, reverse), v.c}
+}
+
+type countingIter struct {
+	engine.Iterator
+	c *counting
+}
+
+func (it countingIter) Next() bool {
+	it.c.rows++
+	return it.Iterator.Next()
 }
 
 // chiSquare sums the squared deviations from the mean over the mean.

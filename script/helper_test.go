@@ -44,7 +44,7 @@ func newBench(t testing.TB) *bench {
 		{Name: "multi", Arity: 1, Flags: command.NoScript, Run: run},
 		{Name: "script", Arity: -2, Subs: b.ScriptCommands()},
 	}, b.Commands()))
-	b.tx.FX, b.tx.Rows.Batch = new(keyspace.Effects), new(engine.Batch)
+	b.tx.FX, b.tx.Rows.Batch, b.tx.Space = new(keyspace.Effects), new(engine.Batch), new(keyspace.Space)
 	b.tx.Worker = true
 	return b
 }

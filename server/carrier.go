@@ -54,7 +54,11 @@ func (srv *Server) newPipe(conn net.Conn, l *listener) *pipe {
 
 // equip gives the pipe its batch, when the store is there. mu is held.
 func (p *pipe) equip() {
-	if p.turn.batch == nil {
+	switch {
+	case p.turn.batch != nil:
+	case p.srv.remote: // whose commands are for workers: they may have to be run again
+		p.turn.batch = p.srv.exec.NewBatch()
+	default:
 		p.turn.batch = p.srv.exec.NewWaitingBatch()
 	}
 }

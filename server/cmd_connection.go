@@ -24,6 +24,7 @@ func localCommands() []*local {
 		infoCommands(),
 		debugCommands(),
 		memoryCommands(),
+		redoubtCommands(),
 		migrateCommands(),
 		saveCommands(),
 		serverCommands(),
@@ -39,7 +40,7 @@ func localCommands() []*local {
 // The small commands about the connection. Those about who it is are in
 // cmd_hello.go, those about connections in general in cmd_client.go.
 func connectionCommands() []*local {
-	return append([]*local{
+	return []*local{
 		{Command: &command.Command{
 			Name: "ping", Group: command.Connection, Since: "1.0.0", Arity: -1,
 			Flags:  command.Fast | command.Repeatable,
@@ -68,24 +69,7 @@ func connectionCommands() []*local {
 			Flags:   command.AllowBusy | command.NoScript | command.Loading | command.Stale | command.Fast | command.NoAuth,
 			Summary: "Makes this connection as good as new: nothing that was set on it remains.", Complexity: "O(1)",
 		}, run: reset},
-	}, clusterModeCommands()...)
-}
-
-// clusterModeCommands are what cluster clients send to a node. There are no
-// slots that could move or be read elsewhere, so they answer as Redis does
-// outside of a cluster.
-func clusterModeCommands() (list []*local) {
-	for _, c := range []command.Command{
-		{Name: "asking", Flags: command.Fast, Summary: "Lets the next command use a slot that is being moved here; there are none."},
-		{Name: "readonly", Flags: command.Loading | command.Stale | command.Fast, Summary: "Allows reads from a replica of a cluster; there are none."},
-		{Name: "readwrite", Flags: command.Loading | command.Stale | command.Fast, Summary: "Takes READONLY back."},
-	} {
-		c.Group, c.Since, c.Arity, c.Complexity, c.Categories = command.Cluster, "3.0.0", 1, "O(1)", command.CatConnection
-		list = append(list, &local{Command: &c, run: func(*localCall) error {
-			return command.Error("ERR This instance has cluster support disabled")
-		}})
 	}
-	return list
 }
 
 func ping(c *localCall) error {

@@ -91,7 +91,7 @@ func hello(c *localCall) error {
 	w.BulkString("id")
 	w.Int(s.id)
 	w.BulkString("mode")
-	w.BulkString("standalone")
+	w.BulkString(c.srv.mode())
 	w.BulkString("role")
 	w.BulkString("master")
 	w.BulkString("modules")

@@ -46,7 +46,9 @@ var infoSections = []infoSection{
 	{name: "commandstats", title: "Commandstats", write: infoCommandStats},
 	{name: "errorstats", title: "Errorstats", ordinary: true, write: infoErrorStats},
 	{name: "latencystats", title: "Latencystats", write: infoLatencyStats},
-	{name: "cluster", title: "Cluster", ordinary: true, write: func(t *infoText) { t.num("cluster_enabled", 0) }},
+	{name: "cluster", title: "Cluster", ordinary: true, write: func(t *infoText) {
+		t.nums("cluster_enabled", boolInt(t.srv.fleet.Load() != nil))
+	}},
 	{name: "keyspace", title: "Keyspace", ordinary: true, write: infoKeyspace},
 	{name: "redoubt", title: "Redoubt", ordinary: true, write: infoRedoubt},
 	{name: "debug", title: "Debug", hidden: true, write: infoDebug},

@@ -20,7 +20,7 @@ func infoServer(t *infoText) {
 	now := time.Now()
 	t.nums("redis_version", RedisVersion, "redoubt_version", Version,
 		"redis_git_sha1", "00000000", "redis_git_dirty", 0, "redis_build_id", buildID(),
-		"redis_mode", "standalone", "os", systemName(), "arch_bits", strconv.IntSize,
+		"redis_mode", srv.mode(), "os", systemName(), "arch_bits", strconv.IntSize,
 		"monotonic_clock", "Go runtime", "multiplexing_api", srv.multiplexing(), "atomicvar_api", "go-builtin",
 		"gcc_version", "0.0.0", "go_version", runtime.Version(), "process_id", os.Getpid(), "process_supervised", "no",
 		"run_id", srv.runID, "tcp_port", srv.tcpPort(), "server_time_usec", now.UnixMicro(),
@@ -97,7 +97,7 @@ func (srv *Server) clientFigures() (f clientFigures) {
 
 func infoClients(t *infoText) {
 	srv, f := t.srv, t.srv.clientFigures()
-	t.nums("connected_clients", srv.clients.count.Load(), "cluster_connections", 0, "maxclients", srv.maxClients.Load(),
+	t.nums("connected_clients", srv.clients.count.Load(), "cluster_connections", len(srv.PeerLinks()), "maxclients", srv.maxClients.Load(),
 		"client_recent_max_input_buffer", f.in, "client_recent_max_output_buffer", f.out,
 		"blocked_clients", srv.blockedClients())
 	keys, gone := 0, 0

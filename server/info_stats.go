@@ -110,6 +110,7 @@ func infoRedoubt(t *infoText) {
 	for _, d := range e.Detail {
 		t.num("engine_"+d.Name, d.Value)
 	}
+	infoPeers(t)
 }
 
 // engineName is the engine that is in use, which a program may have chosen
@@ -126,6 +127,9 @@ func (srv *Server) engineName() string {
 func (srv *Server) durability() string {
 	if srv.inMemory() {
 		return "none"
+	}
+	if srv.ready.Load() && srv.remote {
+		return "replicated"
 	}
 	return srv.cfg.Enum("appendfsync")
 }

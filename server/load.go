@@ -72,14 +72,21 @@ func (srv *Server) openStore(ctx, background context.Context) error {
 	if err != nil {
 		return fmt.Errorf("open the store: %w", err)
 	}
+	if err := srv.join(ctx, eng); err != nil {
+		return errors.Join(err, eng.Close())
+	}
 	space, err := srv.openSpace(eng)
 	l := &srv.load
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err = errors.Join(err, ctx.Err()); err != nil { // perhaps nobody waits for it any more
+		srv.depart(context.WithoutCancel(ctx))
 		return errors.Join(err, eng.Close())
 	}
 	srv.attach(eng, space)
+	if err := srv.meet(ctx); err != nil {
+		return err
+	}
 	// What was set meanwhile, or is being set right now.
 	srv.limitCommands()
 	srv.applyNotify()
@@ -146,13 +153,20 @@ func infoLoading(t *infoText) {
 // attach puts the store in its place.
 func (srv *Server) attach(eng engine.Engine, space *keyspace.Space) {
 	srv.eng = eng
+	srv.remote = eng.Capabilities().Remote
 	srv.boundedByMemory = !eng.Capabilities().Durable
 	if m, ok := eng.(interface{ Memory() int64 }); ok {
 		srv.dataBytes = m.Memory
 	}
+	if srv.remote && srv.ownClock {
+		if shared, ok := eng.(engine.Shared); ok {
+			now := shared.Now // which all front ends have in common
+			srv.storeClock.Store(&now)
+		}
+	}
 	srv.exec = executor.New(executor.Options{
 		Engine: eng, Space: space, Clock: srv.clock, Seed: srv.seed, Logger: srv.log,
-		Receivers: srv.pubsub.receivers,
+		Receivers: srv.receivers, RetryFor: time.Duration(srv.cfg.Int("tikv-timeout")) * time.Millisecond,
 	})
 	srv.exec.Listen(srv.heard)
 	srv.tracking.attach(space)

@@ -149,6 +149,12 @@ var (
 	mCold      = counter("cold_commands_total", "Commands that were left to a worker for want of rows in memory.")
 	mWarmed    = counter("warm_ups_total", "Pipelines whose rows were fetched from disk before they ran.")
 	mSlowed    = counter("slowed_writes_total", "Writes that were left to a worker since the store was congested.")
+	mPeers     = gauge("peers", "Other front ends of the store.", "state")
+	mFollowers = gauge("peer_followers", "Other front ends that listen to this one.")
+	mPeerIO    = counter("peer_bytes_total", "Bytes that were exchanged with other front ends.", "direction")
+	mPeerFrame = counter("peer_frames_total", "Frames of effects that were exchanged with other front ends.", "direction")
+	mPeerLost  = counter("peer_connections_lost_total", "Connections to other front ends that broke.")
+	mPeerDrop  = counter("peer_followers_dropped_total", "Other front ends that were given up since they did not read what they were told.")
 	mDetail    = gauge("engine_detail", "Figures that only this engine has.", "name")
 )
 
@@ -167,6 +173,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		c.data(send, &f)
 		c.engine(send, &f)
 	}
+	c.peers(send)
 }
 
 type sender func(m metric, v float64, labels ...string)

@@ -171,6 +171,14 @@ func (s *session) prepare(c *executor.Call) error {
 	return nil
 }
 
+// watching are the keys that the client watches, if another front end may change them.
+func (s *session) watching() *executor.Watch {
+	if s.srv.peers.Load() == nil || s.watch.Len() == 0 {
+		return nil
+	}
+	return &s.watch
+}
+
 // executed records what EXEC has run, and leaves the transaction.
 func (s *session) executed(c *executor.Call) {
 	for i := range c.Queue {

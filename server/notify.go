@@ -53,8 +53,10 @@ func (srv *Server) applyNotify() {
 	defer srv.settingsMu.Unlock()
 	ways, classes := notifyClasses(srv.cfg.Str("notify-keyspace-events"))
 	srv.notifying.Store(uint32(ways))
+	srv.notifyClasses.Store(uint32(classes))
 	if srv.ready.Load() {
-		srv.exec.Listening(classes)
+		srv.exec.Listening(classes | keyspace.Class(srv.peerClasses.Load()))
+		srv.interested()
 	}
 }
 
@@ -65,6 +67,9 @@ const (
 
 // notify publishes an event, first on the channel of the key.
 func (srv *Server) notify(ev *keyspace.Event, ticket engine.Ticket) {
+	if ev.Class&keyspace.Class(srv.notifyClasses.Load()) == 0 {
+		return // somebody else wants it
+	}
 	var buf [128]byte
 	channel := func(prefix string) []byte {
 		return append(strconv.AppendInt(append(buf[:0], prefix...), int64(ev.DB), 10), "__:"...)

@@ -376,6 +376,14 @@ func (p *pubsub) quiet() bool {
 // heard is told what an execution has done, once that is committed: the messages
 // and events go to those who listen, in the order in which they were noted.
 func (srv *Server) heard(fx *keyspace.Effects, ticket engine.Ticket) {
+	if p := srv.peers.Load(); p != nil {
+		p.hub.Tell(fx)
+	}
+	srv.deliver(fx, ticket)
+}
+
+// deliver is heard for the clients of this server.
+func (srv *Server) deliver(fx *keyspace.Effects, ticket engine.Ticket) {
 	srv.tracking.changed(fx, ticket)
 	messages := fx.Messages
 	if len(fx.Events) > 0 && !srv.pubsub.quiet() {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,6 +35,9 @@ type Options struct {
 	// HandshakeTime is how long a client of TLS may take to say who it is; 0 is
 	// ten seconds.
 	HandshakeTime time.Duration
+	// Beat is how often a front end of a shared store says that it lives; 0 is one
+	// second.
+	Beat time.Duration
 }
 
 // Server serves one store.
@@ -47,6 +51,11 @@ type Server struct {
 	clock func() time.Time
 	seed  uint64
 	log   *slog.Logger
+
+	ownClock   bool                             // clock is not the caller's
+	storeClock atomic.Pointer[func() time.Time] // that of a shared store
+	beat       time.Duration
+	member     membership
 
 	table  *command.Table
 	locals map[*command.Command]*local
@@ -73,6 +82,7 @@ type Server struct {
 	pubsub   pubsub
 	scripts  *script.Engine
 	tracking tracking
+	fleet    atomic.Pointer[Fleet] // of front ends that share the store; nil: there are none
 
 	monitorMu   sync.RWMutex
 	monitorList []*session
@@ -91,6 +101,9 @@ type Server struct {
 	// subscribedLimit is that of clients with subscriptions.
 	subscribedLimit atomic.Pointer[config.BufferLimit]
 	notifying       atomic.Uint32 // notifyWays
+	notifyClasses   atomic.Uint32 // of keyspace events, for clients of this server
+	peerClasses     atomic.Uint32 // and for those of other front ends
+	peers           atomic.Pointer[peers]
 	debug           debugState
 	settingsMu      sync.Mutex // held while a setting is read and applied elsewhere
 	databases       int
@@ -98,6 +111,7 @@ type Server struct {
 	started         time.Time
 	runID           string
 	boundedByMemory bool // the engine keeps nothing on disk
+	remote          bool // the engine is on other machines
 	// dataBytes is set where maxmemory bounds the data itself: on an engine
 	// that keeps it in memory only.
 	dataBytes  func() int64
@@ -118,8 +132,13 @@ type Server struct {
 // New makes a server and binds its listeners. Start begins to serve. If it
 // fails, the engine it was given is still the caller's.
 func New(o Options) (*Server, error) {
-	if o.Clock == nil {
+	ownClock := o.Clock == nil
+	if ownClock {
 		o.Clock = time.Now
+	}
+	if o.Engine != nil && o.Engine.Capabilities().Shared { // others must know where this server is
+		eng := o.Engine
+		o.Engine, o.Open = nil, func(context.Context, func(int64, int64)) (engine.Engine, error) { return eng, nil }
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -127,7 +146,10 @@ func New(o Options) (*Server, error) {
 	srv := &Server{
 		cfg: o.Config, open: o.Open, clock: o.Clock, seed: o.Seed, log: o.Logger,
 		usePipes: o.Pipes || !haveLoops, databases: int(o.Config.Int("databases")),
-		started: time.Now(), runID: randomID(), stopReq: make(chan struct{}),
+		started: time.Now(), runID: randomID(), stopReq: make(chan struct{}), ownClock: ownClock, beat: o.Beat,
+	}
+	if ownClock {
+		srv.clock = srv.now
 	}
 	srv.tls.handshake = cmp.Or(o.HandshakeTime, handshakeTime)
 	srv.pubsub.init()
@@ -171,6 +193,14 @@ func New(o Options) (*Server, error) {
 	return srv, nil
 }
 
+// now is the store's time, if it has one, else the machine's.
+func (srv *Server) now() time.Time {
+	if f := srv.storeClock.Load(); f != nil {
+		return (*f)()
+	}
+	return time.Now()
+}
+
 // buildTable joins the handlers' commands and the server's own.
 func (srv *Server) buildTable() {
 	srv.locals = make(map[*command.Command]*local)
@@ -178,7 +208,7 @@ func (srv *Server) buildTable() {
 	if srv.scripts == nil {
 		srv.newScripts()
 	}
-	for _, l := range append(localCommands(), srv.scriptCommands()...) {
+	for _, l := range slices.Concat(localCommands(), srv.scriptCommands(), srv.clusterCommands()) {
 		own = append(own, srv.addLocal(l))
 	}
 	srv.table = command.NewTable(append(command.All(), srv.scripts.Commands(), own)...)
@@ -272,6 +302,7 @@ func (srv *Server) shutdown(ctx context.Context) error {
 	}
 	srv.stopLoops(deadline)
 	srv.stopPipes(deadline)
+	srv.StopPeers()
 	srv.stopMetrics()
 	srv.migrations.close()
 	if srv.bgStop != nil {
@@ -281,6 +312,7 @@ func (srv *Server) shutdown(ctx context.Context) error {
 	if !srv.ready.Load() {
 		return nil
 	}
+	srv.depart(ctx)
 	if err := srv.eng.Close(); err != nil {
 		return fmt.Errorf("close the store: %w", err)
 	}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -47,15 +48,17 @@ type session struct {
 
 	// waiting: a worker runs this session's command or fetches its rows, or it is
 	// paused: nothing more is parsed until it is resumed.
-	waiting  bool
-	paused   bool
-	warmed   bool // rows were fetched for the commands that come next
-	stalled  bool // unparsed commands wait until the client takes its replies
-	closing  bool // close once everything is sent
-	closed   bool
-	deferred *deferred
-	blocked  *blocked // a command that waits for an element
-	parts    *parts   // a reply that comes in parts
+	waiting bool
+	paused  bool
+	warmed  bool // rows were fetched for the commands that come next
+	// announced: other front ends were told what the next command wants to hear.
+	announced bool
+	stalled   bool // unparsed commands wait until the client takes its replies
+	closing   bool // close once everything is sent
+	closed    bool
+	deferred  *deferred
+	blocked   *blocked // a command that waits for an element
+	parts     *parts   // a reply that comes in parts
 
 	// What the client set.
 	db            int
@@ -67,6 +70,7 @@ type session struct {
 	libVersion    string
 	noEvict       bool
 	noTouch       bool
+	apart         bool // the next command must not go together with others
 	replies       replyMode
 	monitor       bool
 	multi         *multi // a transaction that is being queued
@@ -237,6 +241,12 @@ func (s *session) round(data []byte) (taken int) {
 	t.mono = time.Since(s.srv.started)
 	for i := range t.ahead {
 		p := &t.ahead[i]
+		if t.batch != nil && s.srv.remote {
+			if end := s.together(i, data); end > 0 {
+				s.in.Reset()
+				return end
+			}
+		}
 		if p.from < p.to && !s.dispatch(p.cmd, t.args[p.from:p.to:p.to]) {
 			s.in.Reset()
 			return taken // paused before it began: it is parsed again later
@@ -308,6 +318,9 @@ func (s *session) dispatch(cmd *command.Command, args [][]byte) bool {
 	if refused == nil && srv.pause.active.Load() && srv.pause.holds(cmd, args, s.multi) {
 		s.waiting, s.paused = true, true
 		srv.pause.add(s)
+		return false
+	}
+	if refused == nil && cmd.Flags&command.Loading != 0 && s.holdForPeers(cmd, args) {
 		return false
 	}
 	s.lastCmd = cmd
@@ -411,7 +424,7 @@ func (s *session) dispatchBlocking(c *executor.Call) bool {
 func (s *session) runWithout(cmd *command.Command, args [][]byte, w *wire.Writer) {
 	at := len(w.Buf)
 	var fx keyspace.Effects
-	err := cmd.Run(&command.Ctx{Cmd: cmd, Args: args, Reply: w, Tx: &keyspace.Tx{FX: &fx}, Receivers: s.srv.pubsub.receivers})
+	err := cmd.Run(&command.Ctx{Cmd: cmd, Args: args, Reply: w, Tx: &keyspace.Tx{FX: &fx}, Receivers: s.srv.receivers})
 	if err != nil {
 		w.Buf = w.Buf[:at]
 		w.Error(command.Text(err))
@@ -507,6 +520,16 @@ func (s *session) refuse(cmd *command.Command, args [][]byte) error {
 	return nil
 }
 
+// tries is called by a worker before each try of the session's command.
+func (s *session) tries() {
+	s.denials = nil
+	if k := s.tracker; k != nil {
+		if k.began = math.MaxUint64; k.on { // else changes went by unheard
+			k.began = s.srv.tracking.told.Load()
+		}
+	}
+}
+
 // deferred is a command that a worker runs while its session waits.
 type deferred struct {
 	cmd   *command.Command
@@ -544,6 +567,10 @@ func (s *session) defer_(cmd *command.Command, args [][]byte, run func(*wire.Wri
 			c := executor.Call{
 				Cmd: cmd, Args: d.args, DB: db, Reply: &d.reply, NoTouch: noTouch, Cold: cold,
 				Caller: &caller{s: s}, Queue: queue, Watch: watch, By: s.id, Reads: reads,
+				Begin: s.tries,
+			}
+			if watch == nil {
+				c.Watching = s.watching()
 			}
 			if cmd.Flags&command.Blocking != 0 {
 				c.OnBlock = func(block *command.Block) *executor.Waiter {

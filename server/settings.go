@@ -45,7 +45,12 @@ func (srv *Server) watchSettings() error {
 	apply(func() { srv.stats.tracking.Store(c.Bool("latency-tracking")) }, "latency-tracking")
 	c.OnChange("port", func() error { return srv.rebind("Unable to listen on this port. Check server logs.", overTCP) })
 	c.OnChange("bind", func() error { return srv.rebind("Failed to bind to specified addresses.", overTCP, overTLS) })
-	return srv.watchTLS()
+	if err := srv.watchTLS(); err != nil {
+		return err
+	}
+	c.OnChangeOfAny(srv.relocate, "cluster-announce-ip", "cluster-announce-hostname", "cluster-announce-port",
+		"cluster-announce-tls-port", "cluster-announce-bus-port", "port", "tls-port", "bind") // behind those that move the ports
+	return nil
 }
 
 // limitCommands tells the handlers their settings.

@@ -80,6 +80,7 @@ func (s *session) subscribe(k *subscriptionKind, name []byte) {
 	if s.subscribed.CompareAndSwap(false, true) {
 		s.srv.pubsub.clients.Add(1)
 	}
+	s.srv.interested()
 }
 
 // unsubscribe ends a subscription if the session has it. mu is held.

@@ -49,6 +49,7 @@ type tracking struct {
 	clients atomic.Int64
 	max     atomic.Int64
 	keys    atomic.Int64
+	told    atomic.Uint64 // how often clients were told of changes
 	seed    maphash.Seed
 	parts   [trackParts]trackPart
 
@@ -68,6 +69,7 @@ type tracker struct {
 	trackState
 
 	stale []string // what a worker read for the command under way, perhaps in an older state
+	began uint64   // tracking.told when that command began
 }
 
 type trackState struct {
@@ -129,6 +131,7 @@ func (s *session) beginTracking(o trackOptions) {
 		if t.space != nil {
 			t.space.Observers.Add(1)
 		}
+		t.srv.interested()
 	}
 	prefixes := k.prefixes
 	k.trackOptions, k.on, k.broken = o, true, false
@@ -209,7 +212,8 @@ func (s *session) nestedRead(cmd *command.Command, args [][]byte, late bool) {
 	}
 	cmd.EachKey(args, func(i int, _ *command.KeySpec) {
 		s.srv.tracking.remember(k, args[i])
-		if late {
+		// On a shared store the state is at most as old as the command.
+		if late && !(s.srv.remote && s.srv.tracking.told.Load() == k.began) {
 			k.stale = append(k.stale, string(args[i]))
 		}
 	})
@@ -257,6 +261,7 @@ func (t *tracking) changed(fx *keyspace.Effects, ticket engine.Ticket) {
 	if t.clients.Load() == 0 {
 		return
 	}
+	t.told.Add(1)
 	all := fx.Unseen || fx.Flushed
 	for i := range fx.Touched {
 		touch := &fx.Touched[i]

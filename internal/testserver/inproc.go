@@ -3,6 +3,7 @@ package testserver
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 	"redoubt/engine/enginetest"
 	"redoubt/engine/local"
 	"redoubt/engine/mem"
+	"redoubt/internal/sharedmem"
 	"redoubt/journal"
 	"redoubt/keyspace"
 	"redoubt/server"
@@ -43,23 +45,49 @@ func (c *Clock) Advance(d time.Duration) { c.nanos.Add(int64(d)) }
 // Options of a server inside the test's process.
 type Options struct {
 	// Engine is mem; local on a file system in memory; tight, which is local with
-	// little memory; or cold: mem with a third of all reads finding their row not
-	// in memory.
+	// little memory; cold: mem with a third of all reads finding their row not
+	// in memory; shared: one that other processes could use as well; or contended:
+	// the same with a third of all commits finding a conflict.
 	Engine string
+	// Open, if set, opens an engine that this package does not know.
+	Open func(testing.TB, *slog.Logger) (engine.Engine, error)
+	// Store, if set, is what the server shares with others.
+	Store *sharedmem.Store
 	// Clock of the server; nil means the real one.
 	Clock *Clock
 	// Pipes has each connection carried by a goroutine.
 	Pipes bool
 	// Args are further directives, as on the command line.
 	Args []string
+	// Beat is how often a front end of a shared store says that it lives; 0 is what
+	// the server takes.
+	Beat time.Duration
 	Seed uint64
+	// Log gets the server's log as well.
+	Log io.Writer
 }
 
 // Server is a Redoubt inside the test's process.
 type Server struct {
 	*server.Server
-	Addr  string
-	Clock *Clock
+	Addr   string
+	Clock  *Clock
+	Engine engine.Engine
+
+	killed atomic.Bool
+}
+
+// Kill ends a server of a shared store in the way that is nearest to kill -9: its
+// store cannot be reached any more, so that nothing it still wants to do is done, and
+// its connections end. What it has committed others may have heard of.
+func (s *Server) Kill() {
+	s.killed.Store(true)
+	if e, ok := s.Engine.(*sharedmem.Engine); ok {
+		e.Cut(true)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	_ = s.Shutdown(ctx) // it cannot say goodbye
 }
 
 // Start starts Redoubt on a free port and stops it at the end of the test.
@@ -78,12 +106,16 @@ func start(t testing.TB, o Options) (*Server, error) {
 	if err := cfg.Args(append(args, o.Args...)); err != nil {
 		return nil, err
 	}
-	log := slog.New(slog.NewTextHandler(testLog{t}, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	eng, err := openEngine(o.Engine, log)
+	out := io.Writer(testLog{t})
+	if o.Log != nil {
+		out = io.MultiWriter(out, o.Log)
+	}
+	log := slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	eng, err := openEngine(t, o, log)
 	if err != nil {
 		return nil, err
 	}
-	so := server.Options{Config: cfg, Engine: eng, Seed: o.Seed, Logger: log, Pipes: o.Pipes}
+	so := server.Options{Config: cfg, Engine: eng, Seed: o.Seed, Logger: log, Pipes: o.Pipes, Beat: o.Beat}
 	if o.Clock != nil {
 		so.Clock = o.Clock.Now
 	}
@@ -94,7 +126,12 @@ func start(t testing.TB, o Options) (*Server, error) {
 	if err := srv.Start(); err != nil {
 		return nil, err
 	}
+	<-srv.Loaded()
+	s := &Server{Server: srv, Addr: srv.Addr().String(), Clock: o.Clock, Engine: eng}
 	t.Cleanup(func() {
+		if s.killed.Load() {
+			return
+		}
 		checkRows(t, eng)
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
@@ -102,11 +139,27 @@ func start(t testing.TB, o Options) (*Server, error) {
 			t.Errorf("stop Redoubt: %v", err)
 		}
 	})
-	return &Server{Server: srv, Addr: srv.Addr().String(), Clock: o.Clock}, nil
+	return s, nil
 }
 
-func openEngine(name string, log *slog.Logger) (engine.Engine, error) {
-	switch name {
+func openEngine(t testing.TB, o Options, log *slog.Logger) (engine.Engine, error) {
+	if o.Store != nil {
+		return o.Store.Open(), nil
+	}
+	if o.Open != nil {
+		return o.Open(t, log)
+	}
+	switch o.Engine {
+	case "shared", "contended":
+		store := sharedmem.New()
+		if o.Clock != nil {
+			store.SetClock(o.Clock.Now)
+		}
+		eng := store.Open()
+		if o.Engine == "contended" {
+			eng.Intercept(contend())
+		}
+		return eng, nil
 	case "", "mem":
 		return mem.New(), nil
 	case "cold":
@@ -119,7 +172,7 @@ func openEngine(name string, log *slog.Logger) (engine.Engine, error) {
 			Unit: keyspace.Unit, Fsync: journal.EverySec, Logger: log,
 		})
 	}
-	return nil, fmt.Errorf("no engine %q", name)
+	return nil, fmt.Errorf("no engine %q", o.Engine)
 }
 
 // newCold makes an engine that forgets rows at once, and is congested at times.
@@ -141,4 +194,15 @@ type testLog struct{ t testing.TB }
 func (l testLog) Write(p []byte) (int, error) {
 	l.t.Log(strings.TrimRight(string(p), "\n"))
 	return len(p), nil
+}
+
+// contend has a third of all commits find a conflict.
+func contend() func(*engine.Batch) sharedmem.Fault {
+	var n atomic.Int64
+	return func(*engine.Batch) sharedmem.Fault {
+		if n.Add(1)%3 == 0 {
+			return sharedmem.Fault{Err: engine.ErrConflict}
+		}
+		return sharedmem.Fault{}
+	}
 }

@@ -312,6 +312,9 @@ func compare(ops []op, proto int, live bool, targets []target) (*difference, err
 			if s != nil && s.eval && throughLua(first[j], replies[j]) {
 				continue
 			}
+			if strings.Contains(replies[j], "is too long for TiKV") {
+				break // a limit of that engine: from here on they are not the same
+			}
 			if !same(ops[j], first[j], replies[j], live) {
 				return &difference{ops, j, targets[0], t, first[j], replies[j], proto}, nil
 			}

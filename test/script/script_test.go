@@ -89,7 +89,7 @@ func TestScripts(t *testing.T) {
 	names, paths := scripts(t)
 	for _, name := range names {
 		f := load(t, name, paths[name])
-		for _, o := range []testserver.Options{{Engine: "mem"}, {Engine: "local"}, {Engine: "tight"}, {Engine: "cold"}, {Engine: "mem", Pipes: true}} {
+		for _, o := range []testserver.Options{{Engine: "mem"}, {Engine: "local"}, {Engine: "tight"}, {Engine: "cold"}, {Engine: "contended"}, {Engine: "mem", Pipes: true}} {
 			for _, proto := range []int{2, 3} {
 				label := name + "/" + o.Engine + "-" + protoCase(proto)
 				if o.Pipes {
@@ -116,7 +116,7 @@ func TestWrapped(t *testing.T) {
 		}
 		f := load(t, name, paths[name])
 		for _, how := range []string{"multi", "eval"} {
-			for _, engine := range []string{"mem", "cold"} {
+			for _, engine := range []string{"mem", "cold", "contended"} {
 				if race.Enabled && engine == "mem" {
 					continue // cold goes the same ways, and more
 				}

@@ -178,10 +178,20 @@ func (h *Hash) Get(field []byte) (Entry, bool) {
 	return e, true
 }
 
+// Ahead tells that these fields are about to be looked at, where that is worth while.
+func (h *Hash) Ahead(fields [][]byte) { h.ahead(fields, 1) }
+
+func (h *Hash) ahead(fields [][]byte, step int) {
+	if len(fields) > step && h.old.External() {
+		h.rows.Ahead(fields, step)
+	}
+}
+
 // Expect makes room for fields and values, given in turn: what they make unfold
 // is unfolded first.
 func (h *Hash) Expect(pairs [][]byte) {
 	if h.form != &h.packed {
+		h.ahead(pairs, 2)
 		return
 	}
 	if int64(len(pairs)/2) > h.limits.HashEntries {

@@ -142,7 +142,7 @@ func checkRows(t testing.TB, s *typestest.Store, key string) {
 		switch k := it.Key(); {
 		case len(k) < keyspace.RowKeyHead || k[0] >= keyspace.Slots>>8:
 		case k[2] == 6:
-			garbage[string(k[3:])] = true
+			garbage[string(k[5:])] = true // the id
 		case want[string(k)]:
 			delete(want, string(k))
 		case k[2] == byte(keyspace.SubRow):

@@ -54,6 +54,18 @@ func (r *Rows) rowKey(member []byte) []byte {
 // Get returns the value of a member's row.
 func (r *Rows) Get(member []byte) (value []byte, found bool) { return r.Tx.GetRow(r.rowKey(member)) }
 
+// Ahead tells that the rows of members are about to be read; they are every step-th of
+// a list, from the first on.
+func (r *Rows) Ahead(members [][]byte, step int) {
+	if !r.Tx.Ahead((len(members) + step - 1) / step) {
+		return
+	}
+	for i := 0; i < len(members); i += step {
+		r.Tx.Expect(r.rowKey(members[i]))
+	}
+	r.Tx.FetchExpected()
+}
+
 // Put writes a member's row. The caller keeps the size.
 func (r *Rows) Put(member, value []byte) { r.Tx.PutRow(r.rowKey(member), value) }
 

@@ -15,15 +15,19 @@ import (
 //
 // On the way a draw comes to about as many rows as the bound says, in so many
 // ranges as it is larger than what a part holds; opening a range costs as much as
-// some ten rows. Parts of 8 are the cheapest then.
+// some ten rows. Parts of 8 are the cheapest then. Where the engine has to read a disk
+// opening a range costs as much as a hundred rows, and parts of 32 are.
 //
 // A part that holds more than the bound comes up once in some ten million parts,
 // or when somebody chose members by their hashes. Then the bound is raised, and
 // when that does not help all members are walked over.
 const (
-	perPart  = 8
-	bound    = 28 // perPart plus 7 standard deviations
-	maxBound = 8 * bound
+	perPart   = 8
+	bound     = 28 // perPart plus 7 standard deviations
+	coldPart  = 32
+	coldBound = 72 // likewise
+	// maxRaised is how many times the bound is raised to at the most.
+	maxRaised = 8
 	// maxDraws is how often it is tried: it succeeds in a third of the cases.
 	maxDraws = 64
 	// pickWork is about how many rows one could walk over in the time in which
@@ -46,15 +50,17 @@ func (r *Rows) Pick(rng *rand.Rand, live func(value []byte) bool) (member, value
 
 // draw is Pick without walking. It says false also when it had no luck.
 func (r *Rows) draw(rng *rand.Rand, live func(value []byte) bool) (member, value []byte, ok bool) {
+	per, below := int64(perPart), bound
 	if live == nil { // an engine may know of a shorter way
+		per, below = coldPart, coldBound
 		if rest, ok := r.Tx.AnyKind(r.Ref, keyspace.SubRow, rng.IntN, nil); ok && len(rest) >= hashSize {
 			if value, ok = r.Get(rest[hashSize:]); ok {
 				return rest[hashSize:], value, true
 			}
 		}
 	}
-	parts := uint64(max(1, r.Ref.Size/perPart))
-	below, held := bound, r.Tx.Held()
+	parts := uint64(max(1, r.Ref.Size/per))
+	limit, held := maxRaised*below, r.Tx.Held()
 	for range maxDraws {
 		part, number, most := rng.Uint64N(parts), rng.IntN(below), 0
 		var lo, hi [hashSize]byte
@@ -70,7 +76,7 @@ func (r *Rows) draw(rng *rand.Rand, live func(value []byte) bool) (member, value
 		case r.Tx.Err() != nil:
 			return nil, nil, false
 		case most > below:
-			if below *= 2; below > maxBound {
+			if below *= 2; below > limit {
 				return nil, nil, false
 			}
 			ok = false

@@ -94,7 +94,7 @@ func (g *Group) Inter(visit func(member []byte) bool) {
 	if first.Size() == 0 || g.tx.Heavy(first.Weight()*int64(1+len(others))) {
 		return
 	}
-	first.Each(func(m []byte) bool {
+	first.eachAhead(others, func(m []byte) bool {
 		for _, s := range others {
 			if !s.Has(m) {
 				return g.tx.Err() == nil
@@ -103,6 +103,48 @@ func (g *Group) Inter(visit func(member []byte) bool) {
 		return g.tx.Err() == nil && visit(m)
 	})
 }
+
+// eachAhead is Each for a visitor that looks the members up in other sets: where that
+// is worth while, members are gathered and the others told of them.
+func (s *Set) eachAhead(others []*Set, visit func(member []byte) bool) {
+	large := func(t *Set) bool { return !t.Small() }
+	if !slices.ContainsFunc(others, large) || !s.tx.Ahead(int(min(s.Size(), aheadPage))) {
+		s.Each(visit)
+		return
+	}
+	var held []byte
+	page := make([][]byte, 0, aheadPage)
+	more := true
+	flush := func() {
+		for _, t := range others {
+			t.Ahead(page)
+		}
+		for _, m := range page {
+			if more = more && visit(m); !more {
+				break
+			}
+		}
+		held, page = held[:0], page[:0]
+	}
+	s.Each(func(m []byte) bool {
+		if len(page) == aheadPage || len(held)+len(m) > cap(held) {
+			if flush(); !more {
+				return false
+			}
+			held = slices.Grow(held, max(len(m), aheadPage*32))
+		}
+		at := len(held)
+		held = append(held, m...)
+		page = append(page, held[at:len(held):len(held)])
+		return true
+	})
+	if more {
+		flush()
+	}
+}
+
+// aheadPage is how many members are looked up together.
+const aheadPage = 256
 
 // Union visits the members that are in any set, until visit says false. The large
 // sets come first, the largest before the others: a member of a set is new if no
@@ -116,7 +158,7 @@ func (g *Group) Union(visit func(member []byte) bool) {
 	for i, s := range large {
 		known := anyOf(large[:i], s.Size())
 		more := true
-		s.Each(func(m []byte) bool {
+		s.eachAhead(large[:i], func(m []byte) bool {
 			more = g.tx.Err() == nil && (known(m) || visit(m))
 			return more
 		})
@@ -183,7 +225,7 @@ func (g *Group) Diff(visit func(member []byte) bool) {
 		return
 	}
 	known := anyOf(others, first.Size())
-	first.Each(func(m []byte) bool {
+	first.eachAhead(others, func(m []byte) bool {
 		return g.tx.Err() == nil && (known(m) || visit(m))
 	})
 }

@@ -146,6 +146,13 @@ func (s *Set) Expect(first []byte, count int) {
 	}
 }
 
+// Ahead tells that these members are about to be looked up, where that is worth while.
+func (s *Set) Ahead(members [][]byte) {
+	if len(members) > 1 && s.old.External() {
+		s.rows.Ahead(members, 1)
+	}
+}
+
 // Add adds a member and says whether it is new.
 func (s *Set) Add(member []byte) bool {
 	if s.form().has(member) || s.tx.Err() != nil {

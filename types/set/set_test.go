@@ -109,7 +109,7 @@ func (w *world) rows() (n int) {
 				k := it.Key()
 				switch kind := k[2]; {
 				case kind == 6 && clear:
-					garbage[string(k[:2])+string(k[3:11])] = true
+					garbage[string(k[3:13])] = true // home and id
 				case kind >= 2 && kind <= 4 && !clear && !garbage[string(k[:2])+string(k[3:11])]:
 					n++
 				}

@@ -112,6 +112,7 @@ func (e *Editor) Write(off int64, b []byte) {
 		copy(e.buf[off:], b)
 		return
 	}
+	e.ahead(off, off+int64(len(b)))
 	for len(b) > 0 {
 		in := off % chunkSize
 		n := min(int64(len(b)), chunkSize-in)
@@ -127,6 +128,19 @@ func (e *Editor) Write(off int64, b []byte) {
 			e.dirty = true
 		}
 		b, off = b[n:], off+n
+	}
+}
+
+// ahead tells that the first and the last chunk of a range, which it does not cover,
+// are about to be read.
+func (e *Editor) ahead(from, to int64) {
+	first, last := from/chunkSize, (to-1)/chunkSize
+	if first < last && from%chunkSize > 0 && to%chunkSize > 0 && last*chunkSize < e.stored && e.tx.Ahead(2) {
+		e.row = appendChunkKey(e.row[:0], e.ref, first)
+		e.tx.Expect(e.row)
+		e.row = appendChunkKey(e.row[:0], e.ref, last)
+		e.tx.Expect(e.row)
+		e.tx.FetchExpected()
 	}
 }
 

@@ -140,6 +140,13 @@ func (s *Stream) Get(id ID) (Entry, bool) {
 	return v, found
 }
 
+// expect tells that an entry is about to be read.
+func (s *Stream) expect(id ID) {
+	if s.ref.Size > 0 && !id.Less(s.First) && !s.Last.Less(id) {
+		s.tx.Expect(s.idRow(rowEntry, id))
+	}
+}
+
 // Each visits the entries from an ID to another, both included, in this order or
 // backwards, until visit says false. The bytes are valid during the call, and
 // visit must not write.
@@ -197,6 +204,12 @@ func (s *Stream) LastEntry() (last ID) {
 // Delete deletes entries and returns how many of them there were.
 func (s *Stream) Delete(ids ...ID) (deleted int64) {
 	first, gone := s.First, false
+	if s.tx.Ahead(len(ids)) {
+		for _, id := range ids {
+			s.expect(id)
+		}
+		s.tx.FetchExpected()
+	}
 	for _, id := range ids {
 		held := s.tx.Held()
 		_, found := s.Get(id)

@@ -444,6 +444,7 @@ func TestModel(t *testing.T) {
 	if testing.Short() {
 		rounds = 10
 	}
+	run(t, 11358862564566188734, 400) // a first node without entries, and a trim that removes nothing else
 	for range rounds {
 		run(t, rand.Uint64(), 300)
 	}

@@ -36,6 +36,23 @@ func (g *Group) Find(id ID) (Pending, bool) {
 	return g.decode(id, v)
 }
 
+// Ahead tells that these entries are about to be looked up, where that is worth while:
+// what is pending of them, and if whole also themselves.
+func (g *Group) Ahead(ids []ID, whole bool) {
+	if g.pending == 0 && !whole || !g.s.tx.Ahead(len(ids)) {
+		return
+	}
+	for _, id := range ids {
+		if g.pending > 0 && !g.top.Less(id) {
+			g.s.tx.Expect(g.pendingRow(id))
+		}
+		if whole {
+			g.s.expect(id)
+		}
+	}
+	g.s.tx.FetchExpected()
+}
+
 func (g *Group) decode(id ID, v []byte) (Pending, bool) {
 	if len(v) < pendingHead {
 		g.s.corrupt("a pending entry's row is malformed")
@@ -160,6 +177,10 @@ func (g *Group) deliver(id ID, c *Consumer, noAck bool) {
 func (g *Group) History(c *Consumer, from ID, count int64, visit func(id ID, e Entry)) {
 	n := int64(0)
 	c.eachOwned(from, MaxID, func(ids []ID) bool {
+		if left := count - n; count > 0 && left < int64(len(ids)) {
+			ids = ids[:left]
+		}
+		g.Ahead(ids, true)
 		for _, id := range ids {
 			held := g.s.tx.Held()
 			e, found := g.s.Get(id)
@@ -240,6 +261,7 @@ func (g *Group) EachPending(c *Consumer, from, to ID, visit func(p Pending) bool
 func (g *Group) eachPendingOf(c *Consumer, from, to ID, visit func(p Pending) bool) {
 	var w work
 	c.eachOwned(from, to, func(ids []ID) bool {
+		g.Ahead(ids, false)
 		for _, id := range ids {
 			held := g.s.tx.Held()
 			p, ok := g.Find(id)

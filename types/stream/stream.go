@@ -220,9 +220,7 @@ func (s *Stream) dropRange(from, to []byte, count int64) {
 	head := keyspace.AppendRowKey(nil, s.ref, keyspace.SubRow)
 	if count > rangeMin {
 		lo, hi := append(head[:len(head):len(head)], from...), append(head[:len(head):len(head)], to...)
-		if s.tx.Writable {
-			s.tx.Rows.Batch.DeleteRange(lo, hi)
-		}
+		s.tx.DeleteRange(lo, hi)
 		return
 	}
 	keys, ends := []byte(nil), []int(nil)

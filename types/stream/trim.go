@@ -67,7 +67,8 @@ func (s *Stream) idle(t *Trim) bool {
 	case s.nodes == 0:
 		return false // all that is needed is at hand
 	case t.ByID:
-		return !s.First.IsZero() && !s.First.Less(t.MinID)
+		// A first node whose entries were deleted one by one may have to go.
+		return s.headLive > 0 && !s.First.Less(t.MinID)
 	}
 	return s.ref.Size <= t.MaxLen || t.Approx && s.ref.Size-int64(s.headLive) < t.MaxLen
 }

@@ -143,6 +143,10 @@ func (p *packed) at(n int64, b []byte) ([]byte, bool) {
 	}
 }
 
+func (p *packed) near(n int64) (place []byte, rest int64, ok bool) {
+	return nil, n, n >= 0 && n < p.size()
+}
+
 func (p *packed) edge(s Span, reverse bool, b []byte) (_ []byte, found bool) {
 	p.walk(s, reverse, func(elem []byte) bool {
 		b, found = append(b, elem...), true

@@ -231,7 +231,7 @@ func TestForms(t *testing.T) {
 	for _, sizes := range []struct {
 		segment int64
 		group   uint32
-	}{{2, 8}, {4, 4}, {4, 16}, {8, 4}, {512, 1024}} {
+	}{{2, 8}, {4, 4}, {4, 16}, {8, 4}, {512, 256}} {
 		t.Run(fmt.Sprint(sizes), func(t *testing.T) {
 			smallRanks(t, sizes.segment, sizes.group)
 			seed := uint64(time.Now().UnixNano())

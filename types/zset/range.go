@@ -52,12 +52,12 @@ func (z *ZSet) skip(s Span, reverse bool, skip int64) (Span, int64) {
 		s.hi = append(place, 0)
 		return s, 0
 	}
-	place, ok := z.form.at(z.before(s.lo)+skip, nil)
-	if !ok || s.hi != nil && bytes.Compare(place, s.hi) >= 0 {
+	place, rest, ok := z.form.near(z.before(s.lo) + skip)
+	if !ok {
 		return none, -1
 	}
-	s.lo = place
-	return s, 0
+	s.lo = place // perhaps before where the span begins: the rest leads behind that
+	return s, rest
 }
 
 // RangeByRank visits the elements numbered from start to stop, both included and
@@ -77,32 +77,27 @@ func (z *ZSet) RangeByRank(start, stop int64, reverse bool, visit func(member []
 		left--
 		return left > 0
 	}
-	if start <= nearEnd() {
-		skip := start
-		z.form.walk(Whole, reverse, func(elem []byte) bool {
-			if skip > 0 {
-				skip--
-				return true
-			}
-			return step(elem)
-		})
-		return
-	}
-	s := Whole
-	if reverse {
-		place, ok := z.form.at(size-1-start, nil)
+	s, skip := Whole, start
+	if start > nearEnd() {
+		var ok bool
+		if reverse {
+			var place []byte
+			place, ok = z.form.at(size-1-start, nil)
+			s.hi, skip = append(place, 0), 0
+		} else {
+			s.lo, skip, ok = z.form.near(start)
+		}
 		if !ok {
 			return
 		}
-		s.hi = append(place, 0)
-	} else {
-		place, ok := z.form.at(start, nil)
-		if !ok {
-			return
-		}
-		s.lo = place
 	}
-	z.form.walk(s, reverse, step)
+	z.form.walk(s, reverse, func(elem []byte) bool {
+		if skip > 0 {
+			skip--
+			return true
+		}
+		return step(elem)
+	})
 }
 
 // Rank returns the number of a member in the order, or in the reverse order, with

@@ -29,9 +29,10 @@ import (
 //  3. There are segments only if there are two or more, and groups only if there
 //     are two or more. Their numbers are in the meta row.
 //
-// Groups are there for sets of some hundred thousands and more: below that a change
+// Groups are there for sets of a hundred thousand and more: below that a change
 // need not keep a second count, and an engine that cannot count by itself reads some
-// hundred small rows for a rank.
+// hundred small rows for a rank. So it does up to some ten millions. Where groups had
+// more segments once, they are split as they grow.
 //
 // A change of the set touches one segment and one group. A segment that becomes
 // too large is split in halves; one that becomes small is joined with a neighbour
@@ -49,7 +50,7 @@ import (
 // reach all cases with few elements.
 var (
 	segmentMax int64  = 512
-	groupMax   uint32 = 1024
+	groupMax   uint32 = 256
 )
 
 const (

@@ -44,41 +44,61 @@ func (r *rows) before(place []byte) (n int64) {
 	return n
 }
 
-// at finds an element by its number in the same way. Near the ends it is faster to
-// walk at once.
-func (r *rows) at(n int64, b []byte) ([]byte, bool) {
+// near finds a place by the ranks from which on the element of a number is the one of
+// another, smaller number. It says false if there is none.
+func (r *rows) near(n int64) (lo []byte, rest int64, ok bool) {
 	if r.bulk {
 		r.build()
 	}
 	r.flush()
-	size, k := r.m.Ref.Size, &r.rank
-	if n < 0 || n >= size {
-		return b, false
+	k := &r.rank
+	if n < 0 || n >= r.m.Ref.Size {
+		return nil, 0, false
 	}
-	if elem, found, ok := r.m.Tx.NthKind(r.m.Ref, keyspace.ScoreRow, n, b); ok && found {
-		return elem, true
+	if elem, found, ok := r.m.Tx.NthKind(r.m.Ref, keyspace.ScoreRow, n, nil); ok && found {
+		return elem, 0, true
 	}
-	reverse := size-n <= nearEnd()
+	switch { // near the ends it is faster to walk at once
+	case n <= nearEnd():
+		return nil, n, true
+	case r.m.Ref.Size-n <= nearEnd():
+		lo, ok = r.at(n, nil)
+		return lo, 0, ok
+	}
+	find := func(level byte, from []byte) {
+		r.eachRank(level, from, nil, false, func(boundary []byte, count int64, _ uint32) bool {
+			lo = append(lo[:0], boundary...)
+			if n < count {
+				return false
+			}
+			n -= count
+			return true
+		})
+	}
+	if k.groups > 0 {
+		find(levelGroup, nil)
+	}
+	if k.segments > 0 {
+		find(levelSegment, bytes.Clone(lo))
+	}
+	return lo, n, true
+}
+
+// at finds an element by its number in the same way. Near the end it is faster to
+// walk at once.
+func (r *rows) at(n int64, b []byte) ([]byte, bool) {
 	var lo []byte
-	switch {
-	case reverse:
+	size := r.m.Ref.Size
+	reverse := n < size && size-n <= nearEnd()
+	if reverse {
+		if elem, found, ok := r.m.Tx.NthKind(r.m.Ref, keyspace.ScoreRow, n, b); ok && found {
+			return elem, true
+		}
 		n = size - 1 - n
-	case n > nearEnd():
-		find := func(level byte, from []byte) {
-			r.eachRank(level, from, nil, false, func(boundary []byte, count int64, _ uint32) bool {
-				lo = append(lo[:0], boundary...)
-				if n < count {
-					return false
-				}
-				n -= count
-				return true
-			})
-		}
-		if k.groups > 0 {
-			find(levelGroup, nil)
-		}
-		if k.segments > 0 {
-			find(levelSegment, bytes.Clone(lo))
+	} else {
+		var ok bool
+		if lo, n, ok = r.near(n); !ok {
+			return b, false
 		}
 	}
 	found := false

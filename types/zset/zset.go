@@ -90,6 +90,10 @@ type form interface {
 	// at appends the element of a number, counted from 0, to b. It says false if
 	// there is none.
 	at(n int64, b []byte) ([]byte, bool)
+	// near finds a place from which on the element of a number is the one of another,
+	// smaller number, as near as that is known without a walk. It says false if there
+	// is none.
+	near(n int64) (place []byte, rest int64, ok bool)
 	// save returns the meta row's encoding and body, and whether they differ from
 	// what was opened.
 	save() (keyspace.Encoding, []byte, bool)
@@ -210,6 +214,14 @@ func (z *ZSet) Expect(members, length int) {
 	if z.Packed() && (int64(members) > z.limits.ZSetEntries || !z.old.Exists() && int64(length) > z.limits.ZSetValue) {
 		z.dirty = true
 		z.unfold()
+	}
+}
+
+// Ahead tells that members are about to be looked up, where that is worth while. They
+// are every step-th of a list, from the first on.
+func (z *ZSet) Ahead(members [][]byte, step int) {
+	if len(members) > step && z.form == &z.rows && z.old.External() {
+		z.rows.m.Ahead(members, step)
 	}
 }
 

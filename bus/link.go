@@ -1,0 +1,181 @@
+package bus
+
+import (
+	"crypto/tls"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// link is one connection after the handshake. Whoever has something to send appends
+// it to a buffer and never waits; a goroutine writes the buffer. When the other side
+// takes too little of it, the connection is closed: it then knows that it has missed
+// something, which is better than memory without bounds.
+type link struct {
+	conn  net.Conn // perhaps of TLS
+	raw   net.Conn // the socket below
+	time  Timing
+	limit int
+	since time.Time
+
+	wake chan struct{} // for the writer
+	done chan struct{} // closed with the link
+
+	mu      sync.Mutex
+	buf     []byte // to be written next
+	writing int    // bytes of the buffer that is being written
+	err     error  // why it was closed
+
+	bytes atomic.Int64 // written
+}
+
+// writeStep is how much is written at once: each step must get done before the other
+// side counts as dead.
+const writeStep = 64 << 10
+
+// keepWrite is how large a buffer may be to be used again.
+const keepWrite = 1 << 20
+
+func newLink(conn net.Conn, raw net.Conn, t Timing, limit int) *link {
+	return &link{conn: conn, raw: raw, time: t, limit: limit, since: time.Now(), wake: make(chan struct{}, 1), done: make(chan struct{})}
+}
+
+// send appends to what is to be written. It never waits.
+func (l *link) send(add func(dst []byte) []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sendLocked(add)
+}
+
+// sendLocked is send by who holds mu. A single frame may be larger than the limit:
+// it is looked at before.
+func (l *link) sendLocked(add func(dst []byte) []byte) {
+	if l.err != nil {
+		return
+	}
+	if len(l.buf)+l.writing > l.limit {
+		l.closeLocked(errSlow)
+		return
+	}
+	if l.buf = add(l.buf); len(l.buf) == 0 {
+		return
+	}
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// close ends the link; the first reason counts.
+func (l *link) close(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closeLocked(err)
+}
+
+func (l *link) closeLocked(err error) {
+	if l.err != nil {
+		return
+	}
+	l.err, l.buf = err, nil
+	close(l.done)
+	l.raw.Close() // TLS would say goodbye first, and may have to wait for that
+}
+
+// reason is why the link was closed.
+func (l *link) reason() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
+}
+
+// write writes what is sent until the link is closed, and a beat when there was
+// nothing for a while.
+func (l *link) write() {
+	tick := time.NewTicker(l.time.Beat)
+	defer tick.Stop()
+	var buf []byte
+	for {
+		beat := false
+		select {
+		case <-l.done:
+			return
+		case <-tick.C:
+			beat = true
+		case <-l.wake:
+		}
+		l.mu.Lock()
+		if cap(buf) > keepWrite {
+			buf = nil
+		}
+		buf, l.buf = l.buf, buf[:0]
+		if beat && len(buf) == 0 {
+			buf = appendFrame(buf, frameBeat)
+		}
+		l.writing = len(buf)
+		l.mu.Unlock()
+		for rest := buf; len(rest) > 0; {
+			n, err := l.step(rest[:min(len(rest), writeStep)])
+			if err != nil {
+				l.close(err)
+				return
+			}
+			rest = rest[n:]
+		}
+	}
+}
+
+func (l *link) step(b []byte) (int, error) {
+	if err := l.raw.SetWriteDeadline(time.Now().Add(l.time.Dead)); err != nil {
+		return 0, err
+	}
+	n, err := l.conn.Write(b)
+	l.bytes.Add(int64(n))
+	l.mu.Lock()
+	l.writing = max(0, l.writing-n)
+	l.mu.Unlock()
+	return n, err
+}
+
+// patient is a socket that may be silent for some time only, once alive is set: before
+// that, somebody has set a deadline for all of the handshake.
+type patient struct {
+	net.Conn
+	dead  time.Duration
+	alive bool
+}
+
+func (p *patient) Read(b []byte) (int, error) {
+	if p.alive {
+		if err := p.SetReadDeadline(time.Now().Add(p.dead)); err != nil {
+			return 0, err
+		}
+	}
+	return p.Conn.Read(b)
+}
+
+// secure lets a socket shake hands, first those of TLS, within the time after which
+// it counts as dead, and makes a link of it.
+func secure(raw net.Conn, t Timing, limit int, wrap func(net.Conn) *tls.Conn, shake func(net.Conn) error) (*link, error) {
+	if err := raw.SetDeadline(time.Now().Add(t.Dead)); err != nil {
+		return nil, err
+	}
+	sock := &patient{Conn: raw, dead: t.Dead}
+	var conn net.Conn = sock
+	if wrap != nil {
+		over := wrap(sock)
+		if err := over.Handshake(); err != nil {
+			return nil, err
+		}
+		conn = over
+	}
+	if err := shake(conn); err != nil {
+		return nil, err
+	}
+	if err := raw.SetDeadline(time.Time{}); err != nil {
+		return nil, err
+	}
+	sock.alive = true
+	return newLink(conn, raw, t, limit), nil
+}

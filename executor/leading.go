@@ -1,0 +1,283 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"redoubt/engine"
+	"redoubt/keyspace"
+)
+
+// Background work on a store that several processes use. One of them does it, the
+// one that leads; two at once would only be wasteful, since all of it is done in
+// transactions, and a step that conflicts with somebody is tried again later.
+//
+// What others store this process does not hear of. So besides what it has stored
+// itself it reads each group of slots again and again, a few at a time: for expire
+// rows, and for garbage. Who takes the lead knows nothing and reads all of them.
+//
+// To read is to wait for an answer. What does not depend on each other is asked at
+// once.
+
+const (
+	expiryEvery  = 2 * time.Second  // each group's expire rows are read so often
+	garbageEvery = 5 * time.Second  // and its garbage rows
+	clearEvery   = time.Second / 10 // some of them at a time
+	deadEvery    = time.Second      // databases that were flushed are looked for
+	scansAtOnce  = 8
+	sharedStep   = 256 // keys expired per commit, or garbage rows listed: a page
+	sweepRounds  = 100 // so often one sweep goes through the groups that have more
+)
+
+// leading is what a process knows of its lead.
+type leading struct {
+	leads      func() bool
+	recountDue func() bool
+	// sweeping and clearing are held while either goes on.
+	sweeping, clearing sync.Mutex
+	expiry, garbage    rota
+	dead               int64 // when flushed databases were last looked for
+}
+
+// SetLeads sets who says whether this process does the background work of a store
+// that others use, too. Without it does. It must be called before Background.
+func (x *Executor) SetLeads(f func() bool) { x.sweep.leading.leads = f }
+
+func (x *Executor) leads() bool {
+	f := x.sweep.leading.leads
+	return f == nil || f()
+}
+
+// rota says which groups of slots have their turn, so that all have in a period.
+type rota struct {
+	led   bool
+	since int64 // in milliseconds; so many turns were given since then:
+	given int64
+	next  int
+	// rounds is how many more times the sweep under way may go through the groups.
+	rounds int
+}
+
+// turn returns the groups whose turn it is; for one who has just taken the lead
+// those are all.
+func (r *rota) turn(now int64, period time.Duration) (groups []int) {
+	owed := (now-r.since)*keyspace.Groups/period.Milliseconds() - r.given
+	if r.given += owed; !r.led || owed < 0 || owed > keyspace.Groups {
+		r.led, r.since, r.given = true, now, 0
+		owed = keyspace.Groups
+	}
+	for range owed {
+		groups = append(groups, r.next)
+		r.next = (r.next + 1) % keyspace.Groups
+	}
+	return groups
+}
+
+// yield notes that another process leads.
+func (l *leading) yield() {
+	l.sweeping.Lock()
+	defer l.sweeping.Unlock()
+	l.expiry.led = false
+}
+
+// beginSweep prepares a sweep. It says false if this process does not lead; else
+// sweeping is held.
+func (x *Executor) beginSweep() bool {
+	l := &x.sweep.leading
+	if !x.leads() {
+		l.yield()
+		return false
+	}
+	l.sweeping.Lock()
+	for _, group := range l.expiry.turn(x.clock().UnixMilli(), expiryEvery) {
+		x.space.Unknown(group)
+	}
+	l.expiry.rounds = sweepRounds
+	return true
+}
+
+// sweepShared is sweepAll on such a store: it gathers keys over the groups that may
+// have some, and says true when there are more.
+func (x *Executor) sweepShared(ctx context.Context) (left bool, err error) {
+	var list []keyspace.Due
+	full, gone := false, 0
+	groups := x.space.DueGroups(x.clock().UnixMilli())
+	for len(groups) > 0 || len(list) > 0 {
+		if len(groups) > 0 && len(list) < sharedStep {
+			some := groups[:min(scansAtOnce, len(groups))]
+			groups = groups[len(some):]
+			lists := make([][]keyspace.Due, len(some))
+			err := atOnce(len(some), func(i int) (err error) {
+				lists[i], err = x.dueIn(some[i], sharedStep)
+				return err
+			})
+			if err != nil {
+				return false, err
+			}
+			for _, l := range lists {
+				list = append(list, l...)
+				full = full || len(l) == sharedStep
+			}
+			continue
+		}
+		step := list[:min(sharedStep, len(list))]
+		list = list[len(step):]
+		busy, more, err := x.expireApart(step)
+		if err != nil {
+			return false, err
+		}
+		gone += len(step) - busy
+		left = left || more
+		if ctx.Err() != nil || x.rests() {
+			return false, nil
+		}
+	}
+	r := &x.sweep.leading.expiry
+	r.rounds--
+	return (left || full && gone > 0) && r.rounds > 0, nil
+}
+
+// expireApart is expire. If that conflicts with another process, only the keys that
+// do are left, and counted as busy.
+func (x *Executor) expireApart(list []keyspace.Due) (busy int, more bool, err error) {
+	busy, more, err = x.expire(list)
+	if !errors.Is(err, engine.ErrConflict) {
+		return busy, more, err
+	}
+	x.sweep.Conflicts.Add(1)
+	if len(list) == 1 {
+		return 1, false, nil
+	}
+	busy, more = 0, false
+	for part := range slices.Chunk(list, (len(list)+1)/2) {
+		b, m, err := x.expireApart(part)
+		if err != nil {
+			return busy, more, err
+		}
+		busy, more = busy+b, more || m
+	}
+	return busy, more, nil
+}
+
+// fetchDue has the rows of keys fetched at once.
+func (b *Batch) fetchDue(list []keyspace.Due) {
+	if len(list) < 2 {
+		return
+	}
+	rows := make([][]byte, len(list))
+	for i, d := range list {
+		rows[i] = d.Row(nil)
+	}
+	b.tx.Rows.View.Prefetch(rows)
+}
+
+// clearShared clears what there is to clear, as far as it is to be looked at now.
+func (x *Executor) clearShared(ctx context.Context) error {
+	l := &x.sweep.leading
+	l.clearing.Lock()
+	defer l.clearing.Unlock()
+	if !x.leads() {
+		l.garbage.led = false
+		return nil
+	}
+	now := x.clock().UnixMilli()
+	if since := now - l.dead; !l.garbage.led || since < 0 || since >= deadEvery.Milliseconds() {
+		l.dead = now
+		if err := x.clearDead(ctx); err != nil {
+			return err
+		}
+	}
+	if x.eng.Capabilities().CheapRangeDelete {
+		return nil
+	}
+	for some := range slices.Chunk(l.garbage.turn(now, garbageEvery), scansAtOnce) {
+		if err := x.clearGroups(ctx, some); err != nil {
+			if !errors.Is(err, engine.ErrConflict) {
+				l.garbage.led = false // not all of them have had their turn
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// clearDead clears flushed databases.
+func (x *Executor) clearDead(ctx context.Context) error {
+	view, err := x.eng.Begin(true)
+	if err != nil {
+		return err
+	}
+	more, err := x.space.Dead(view)
+	view.Close()
+	var c keyspace.Clearing
+	for before := int64(0); more && err == nil && ctx.Err() == nil && x.leads(); before = c.Cleared {
+		x.sweep.Clearing.Store(true)
+		x.sweep.turn.Lock()
+		_, err = x.Do(nil, func(tx *keyspace.Tx) { more = tx.ClearDead(&c, clearStep) })
+		x.sweep.turn.Unlock()
+		if err == nil {
+			x.sweep.Cleared.Add(c.Cleared - before)
+		}
+	}
+	return err
+}
+
+// clearGroups clears the rows of the deleted values of some groups.
+func (x *Executor) clearGroups(ctx context.Context, groups []int) error {
+	for len(groups) > 0 && ctx.Err() == nil && x.leads() {
+		lists := make([][]keyspace.Ref, len(groups))
+		err := atOnce(len(groups), func(i int) error {
+			view, err := x.eng.Begin(true)
+			if err != nil {
+				return err
+			}
+			defer view.Close()
+			lists[i], err = x.space.Garbage(view, groups[i], sharedStep)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		for some := range slices.Chunk(slices.Concat(lists...), scansAtOnce) {
+			x.sweep.Clearing.Store(true)
+			if err := atOnce(len(some), func(i int) error { return x.clearValue(ctx, some[i]) }); err != nil {
+				return err
+			}
+		}
+		var more []int
+		for i, l := range lists {
+			if len(l) == sharedStep {
+				more = append(more, groups[i])
+			}
+		}
+		groups = more
+	}
+	return nil
+}
+
+// clearValue clears the rows of a deleted value.
+func (x *Executor) clearValue(ctx context.Context, r keyspace.Ref) error {
+	var from []byte
+	for more := true; more && ctx.Err() == nil && x.leads(); more = from != nil {
+		n := 0
+		if _, err := x.Do(nil, func(tx *keyspace.Tx) { n, from = tx.ClearValue(r, from, clearStep) }); err != nil {
+			return err
+		}
+		x.sweep.Cleared.Add(int64(n))
+	}
+	return nil
+}
+
+// atOnce calls f with the numbers below n, at the same time.
+func atOnce(n int, f func(i int) error) error {
+	errs := make([]error, n)
+	var wait sync.WaitGroup
+	for i := range n {
+		wait.Go(func() { errs[i] = f(i) })
+	}
+	wait.Wait()
+	return errors.Join(errs...)
+}

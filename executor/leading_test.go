@@ -1,0 +1,442 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"redoubt/command"
+	"redoubt/engine"
+	"redoubt/internal/sharedmem"
+	"redoubt/keyspace"
+	"redoubt/wire"
+)
+
+// together are processes that use one store; the test moves their clock.
+type together struct {
+	t         testing.TB
+	store     *sharedmem.Store
+	now       atomic.Int64 // Unix milliseconds
+	processes []*process
+}
+
+// process is one of them.
+type process struct {
+	*together
+	x     *Executor
+	eng   *sharedmem.Engine
+	log   *logbook
+	leads atomic.Bool
+}
+
+func newTogether(t testing.TB) *together {
+	g := &together{t: t, store: sharedmem.New()}
+	g.now.Store(testNow)
+	g.store.SetClock(func() time.Time { return time.UnixMilli(g.now.Load()) })
+	return g
+}
+
+func (g *together) process() *process {
+	g.t.Helper()
+	p := &process{together: g, eng: g.store.Open(), log: &logbook{}}
+	space, err := keyspace.Open(p.eng, testDatabases)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	p.x = New(Options{
+		Engine: p.eng, Space: space, Seed: 1, Logger: slog.New(slog.NewTextHandler(p.log, nil)),
+		Clock: p.eng.Now, Limits: command.Limits{MaxBulk: 512 << 20},
+	})
+	p.x.SetLeads(p.leads.Load)
+	g.processes = append(g.processes, p)
+	g.pass(0) // the others notice
+	return p
+}
+
+// pass has time pass: the processes have followed the catalog meanwhile.
+func (g *together) pass(ms int64) {
+	g.t.Helper()
+	g.now.Add(ms)
+	for _, p := range g.processes {
+		err := p.x.space.Look()
+		if err == nil && p.x.space.NextCatalog() != 0 {
+			err = p.x.adopt(context.Background())
+		}
+		if err != nil {
+			g.t.Fatal(err)
+		}
+	}
+}
+
+func (p *process) do(line string) string {
+	p.t.Helper()
+	args := words(line)
+	w := wire.Writer{Proto: 2}
+	p.x.RunAlone(&Call{Cmd: table().Find(args), Args: args, Reply: &w})
+	return short(w.Buf)
+}
+
+func (p *process) want(line, want string) {
+	p.t.Helper()
+	if got := p.do(line); got != want {
+		p.t.Errorf("%.60s: %.60s, want %s", line, got, want)
+	}
+}
+
+func (p *process) sweep() {
+	p.t.Helper()
+	if err := p.x.Sweep(context.Background()); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *process) clear() {
+	p.t.Helper()
+	if err := p.x.clearShared(context.Background()); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// data counts the rows that are not the system's.
+func (g *together) data() (n int) {
+	g.t.Helper()
+	eng := g.store.Open()
+	snap, err := eng.Snapshot()
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	it := snap.Iter(nil, []byte{0xff}, false)
+	for it.Next() {
+		n++
+	}
+	if err := errors.Join(it.Close(), snap.Close(), eng.Close()); err != nil {
+		g.t.Fatal(err)
+	}
+	return n
+}
+
+func TestTheLeaderSweepsForAll(t *testing.T) {
+	t.Parallel()
+	g := newTogether(t)
+	a, b := g.process(), g.process()
+	b.leads.Store(true)
+	b.sweep() // now it knows that there is nothing
+	for i := range 300 {
+		a.want(fmt.Sprintf("set key%d v px 100", i), "OK")
+	}
+	a.want("set other v", "OK")
+	g.pass(200)
+	a.sweep()
+	a.want("dbsize", "301") // it does not lead
+	g.pass(expiryEvery.Milliseconds())
+	b.sweep()
+	a.want("dbsize", "1")
+	equal(t, "rows", g.data(), 1)
+	equal(t, "expired", b.x.Stats.Expired.Load(), 300)
+
+	// Who does not lead any more stops.
+	b.leads.Store(false)
+	a.want("set key v px 100", "OK")
+	b.want("set own v px 100", "OK")
+	g.pass(2 * expiryEvery.Milliseconds())
+	b.sweep()
+	b.want("dbsize", "3")
+	a.leads.Store(true)
+	a.sweep()
+	b.want("dbsize", "1")
+	equal(t, "log", a.log.String()+b.log.String(), "")
+}
+
+// What the leader has stored itself it need not look for.
+func TestTheLeaderKnowsItsOwnKeys(t *testing.T) {
+	t.Parallel()
+	g := newTogether(t)
+	a := g.process()
+	a.leads.Store(true)
+	a.sweep()
+	a.want("set key v px 10", "OK")
+	g.pass(10)
+	before := a.eng.Trips()
+	a.sweep()
+	if n := a.eng.Trips() - before; n > 10 {
+		t.Errorf("%d questions to the store for one key", n)
+	}
+	a.want("dbsize", "0")
+}
+
+// Who takes the lead reads everything at once, also if it has led before.
+func TestTakingTheLead(t *testing.T) {
+	t.Parallel()
+	g := newTogether(t)
+	a, b := g.process(), g.process()
+	for _, p := range []*process{b, a} {
+		p.leads.Store(true)
+		p.sweep()
+		p.clear()
+		p.leads.Store(false)
+		p.sweep()
+		p.clear()
+	}
+	a.want("set key v px 10", "OK")
+	a.want("set large "+strings.Repeat("x", 100_000), "OK")
+	a.want("del large", "1")
+	g.pass(20) // much less than it takes to read all groups again
+	b.leads.Store(true)
+	b.sweep()
+	b.clear()
+	equal(t, "rows", g.data(), 0)
+}
+
+// Groups are read again a few at a time, and all within the period.
+func TestGroupsAreReadInTurn(t *testing.T) {
+	t.Parallel()
+	g := newTogether(t)
+	a := g.process()
+	a.leads.Store(true)
+	a.sweep()
+	all := int64(0)
+	for range 20 {
+		g.pass(expiryEvery.Milliseconds() / 20)
+		before := a.eng.Trips()
+		a.sweep()
+		n := a.eng.Trips() - before
+		if n < keyspace.Groups/20 || n > keyspace.Groups/20+1 {
+			t.Errorf("%d groups were read", n)
+		}
+		all += n
+	}
+	equal(t, "all", all, keyspace.Groups)
+	before := a.eng.Trips()
+	a.sweep()
+	equal(t, "without time", a.eng.Trips()-before, 0)
+
+	var r rota
+	seen := map[int]int{}
+	equal(t, "at first", len(r.turn(1000, time.Second)), keyspace.Groups)
+	for now := int64(1007); now <= 2000; now += 7 {
+		for _, group := range r.turn(now, time.Second) {
+			seen[group]++
+		}
+	}
+	if len(seen) < keyspace.Groups-4 {
+		t.Errorf("%d groups had a turn", len(seen))
+	}
+	equal(t, "late", len(r.turn(10_000, time.Second)), keyspace.Groups)
+	equal(t, "the clock went back", len(r.turn(9000, time.Second)), keyspace.Groups)
+}
+
+// Keys that others write at the same time are left alone, the others go.
+func TestASweepThatConflicts(t *testing.T) {
+	t.Parallel()
+	g := newTogether(t)
+	a, b := g.process(), g.process()
+	for i := range 100 {
+		a.want(fmt.Sprintf("set key%d v px 100", i), "OK")
+	}
+	g.pass(99)
+	b.leads.Store(true)
+	var once sync.Once
+	b.eng.Intercept(func(*engine.Batch) sharedmem.Fault {
+		once.Do(func() {
+			for _, i := range []int{3, 50, 98} {
+				a.want(fmt.Sprintf("set key%d new", i), "OK")
+			}
+		})
+		return sharedmem.Fault{}
+	})
+	g.pass(1)
+	b.sweep()
+	b.eng.Intercept(nil)
+	a.want("dbsize", "3")
+	a.want("mget key3 key50 key98 key99", "[new new new (nil)]")
+	equal(t, "expired", b.x.Stats.Expired.Load(), 97)
+	if n := b.x.SweepStats().Conflicts; n == 0 {
+		t.Error("no conflict was counted")
+	}
+	equal(t, "log", b.log.String(), "")
+
+	// One that never ends leaves the key for another time.
+	a.want("set key v px 10", "OK")
+	g.pass(2 * expiryEvery.Milliseconds())
+	b.eng.Intercept(func(*engine.Batch) sharedmem.Fault { return sharedmem.Fault{Err: engine.ErrConflict} })
+	b.sweep()
+	b.eng.Intercept(nil)
+	a.want("dbsize", "4")
+	b.sweep()
+	a.want("dbsize", "3")
+	equal(t, "log", b.log.String(), "")
+}
+
+// A store that does not answer is logged once, and asked ever more rarely.
+func TestAStoreThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	g := newTogether(t)
+	a := g.process()
+	a.leads.Store(true)
+	a.want("set key v px 10", "OK")
+	g.pass(10)
+	a.eng.Cut(true)
+	var waits []time.Duration
+	for range 6 {
+		wait, err := a.x.sweepOnce(t.Context())
+		if !errors.Is(err, engine.ErrUnavailable) {
+			t.Errorf("error %v", err)
+		}
+		waits = append(waits, wait/time.Second)
+	}
+	equal(t, "waits", fmt.Sprint(waits), fmt.Sprint([]time.Duration{1, 2, 4, 8, 8, 8}))
+	equal(t, "logged", strings.Count(a.log.String(), "\n"), 1)
+	a.eng.Cut(false)
+	a.eng.Inject(sharedmem.Fault{Err: engine.ErrUnavailable}) // now it is a commit that fails
+	if wait, err := a.x.sweepOnce(t.Context()); wait != retryMost || err == nil {
+		t.Errorf("%v, %v", wait, err)
+	}
+	equal(t, "logged", strings.Count(a.log.String(), "\n"), 1)
+	if wait, err := a.x.sweepOnce(t.Context()); wait != 0 || err != nil {
+		t.Errorf("%v, %v", wait, err)
+	}
+	equal(t, "rows", g.data(), 0)
+	equal(t, "logged", strings.Count(a.log.String(), "\n"), 2)
+	equal(t, "open", a.eng.Open(), 0)
+}
+
+func TestTheLeaderClearsForAll(t *testing.T) {
+	t.Parallel()
+	g := newTogether(t)
+	a, b := g.process(), g.process()
+	b.leads.Store(true)
+	b.clear()
+	big := strings.Repeat("x", 100_000)
+	for i := range 30 {
+		a.want(fmt.Sprintf("set key%d %s", i, big), "OK")
+	}
+	a.want("set stays v", "OK")
+	for i := range 30 {
+		a.want(fmt.Sprintf("del key%d", i), "1")
+	}
+	g.pass(garbageEvery.Milliseconds())
+	a.clear()
+	if n := g.data(); n < 30 {
+		t.Errorf("%d rows: who does not lead has cleared", n)
+	}
+	b.clear()
+	equal(t, "rows", g.data(), 1)
+	if n := b.x.SweepStats().Cleared; n < 30*10 {
+		t.Errorf("%d rows were cleared", n)
+	}
+
+	for i := range 500 {
+		a.want(fmt.Sprintf("set key%d v", i), "OK")
+	}
+	a.want("set large "+big, "OK")
+	a.want("flushall", "OK")
+	g.pass(garbageEvery.Milliseconds())
+	b.clear()
+	equal(t, "rows", g.data(), 0)
+	equal(t, "log", a.log.String()+b.log.String(), "")
+	equal(t, "open", a.eng.Open()+b.eng.Open(), 0)
+}
+
+// Two that believe to lead get in each other's way, and no more.
+func TestTwoLeaders(t *testing.T) {
+	t.Parallel()
+	g := newTogether(t)
+	a, b := g.process(), g.process()
+	a.leads.Store(true)
+	b.leads.Store(true)
+	big := strings.Repeat("x", 50_000)
+	for i := range 200 {
+		a.want(fmt.Sprintf("set key%d %s px 10", i, big[:1+i*200]), "OK")
+	}
+	g.pass(10)
+	for g.data() > 0 {
+		g.pass(garbageEvery.Milliseconds())
+		var wait sync.WaitGroup
+		for _, p := range []*process{a, b} {
+			wait.Go(func() {
+				for _, f := range []func(context.Context) error{p.x.Sweep, p.x.clearShared} {
+					if err := f(context.Background()); err != nil && !errors.Is(err, engine.ErrConflict) {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wait.Wait()
+		if t.Failed() {
+			return
+		}
+	}
+	equal(t, "expired", a.x.Stats.Expired.Load()+b.x.Stats.Expired.Load(), 200)
+	a.want("dbsize", "0")
+	equal(t, "log", a.log.String()+b.log.String(), "")
+}
+
+func TestRecount(t *testing.T) {
+	t.Parallel()
+	g := newTogether(t)
+	a, b := g.process(), g.process()
+	for i := range 100 {
+		a.want(fmt.Sprintf("set key%d v", i), "OK")
+	}
+	recount := func(p *process) int64 {
+		n, err := p.x.Recount(0, func() bool { return false })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	equal(t, "keys", recount(b), 100)
+	equal(t, "log", b.log.String(), "")
+	if _, err := a.x.Do(nil, func(tx *keyspace.Tx) { tx.Rows.Batch.Add([]byte{0xff, 2, 0, 0, 0, 1}, 7) }); err != nil {
+		t.Fatal(err)
+	}
+	a.want("dbsize", "107")
+	b.eng.Inject(sharedmem.Fault{Err: engine.ErrConflict})
+	equal(t, "keys", recount(b), 100)
+	a.want("dbsize", "100")
+	if s := b.log.String(); !strings.Contains(s, "corrected") || !strings.Contains(s, "by=-7") {
+		t.Errorf("log: %s", s)
+	}
+	if _, err := b.x.Recount(0, func() bool { return true }); !errors.Is(err, errGivenUp) {
+		t.Errorf("error %v", err)
+	}
+	equal(t, "open", a.eng.Open()+b.eng.Open(), 0)
+}
+
+// The loops do all that, and at most once an hour they count.
+func TestBackgroundTogether(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := &together{t: t, store: sharedmem.New()}
+		a, b := g.process(), g.process()
+		a.leads.Store(true)
+		var asked atomic.Int64
+		a.x.SetRecountDue(func() bool { asked.Add(1); return true })
+		ctx, cancel := context.WithCancel(context.Background())
+		var wait sync.WaitGroup
+		for _, p := range []*process{a, b} {
+			wait.Go(func() { p.x.Background(ctx) })
+		}
+		for _, leader := range []*process{a, b} {
+			b.want("set key v px 10", "OK")
+			b.want("set large "+strings.Repeat("x", 100_000), "OK")
+			b.want("del large", "1")
+			time.Sleep(6 * time.Second)
+			equal(t, "rows", g.data(), 0)
+			equal(t, "expired", leader.x.Stats.Expired.Load(), 1)
+			a.leads.Store(false)
+			b.leads.Store(true)
+		}
+		equal(t, "counts", asked.Load(), 1)
+		cancel()
+		wait.Wait()
+		equal(t, "log", a.log.String()+b.log.String(), "")
+	})
+}

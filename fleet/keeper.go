@@ -1,0 +1,263 @@
+package fleet
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"redoubt/engine"
+	"redoubt/keyspace"
+)
+
+// keeper is what the goroutine of a fleet knows.
+type keeper struct {
+	self   Member // as its row says
+	peers  map[ID]*peer
+	looked time.Duration // when the rows were read last
+	forgot time.Duration // when the store was told to forget
+	failed map[string]bool
+}
+
+// peer is another member, living or dead.
+type peer struct {
+	silent bool // its row has not changed for a lease
+	Member
+	row     []byte
+	changed time.Duration // when its row was first seen as it is
+	dead    bool
+}
+
+func newKeeper(f *Fleet) keeper {
+	return keeper{self: f.o.Self, peers: make(map[ID]*peer), failed: make(map[string]bool)}
+}
+
+// turn is what is done at each beat.
+func (f *Fleet) turn(ctx context.Context) {
+	f.note("write the row of this front end", f.beat(ctx))
+	if err := f.list(); err != nil {
+		f.note("read the rows of the fleet", err)
+		return
+	}
+	f.note("read the rows of the fleet", nil)
+	if !f.Leader() {
+		f.forgot = f.now()
+		return
+	}
+	f.note("delete the rows of dead front ends", f.bury(ctx))
+	if f.now()-f.forgot >= forgetEvery {
+		f.forgot = f.now()
+		f.note("let the store forget old states", f.forget())
+	}
+}
+
+// note logs that something fails, and that it works again.
+func (f *Fleet) note(what string, err error) {
+	switch {
+	case err != nil && !f.failed[what]:
+		f.log.Warn("the fleet cannot "+what, "error", err)
+	case err == nil && f.failed[what]:
+		f.log.Info("the fleet can again " + what)
+	}
+	f.failed[what] = err != nil
+}
+
+// beat writes the row of this process, whatever became of the one before.
+func (f *Fleet) beat(ctx context.Context) error {
+	began := f.now()
+	f.mu.Lock()
+	for _, change := range f.changes {
+		change(&f.self)
+	}
+	f.changes = nil
+	f.mu.Unlock()
+	f.self.Beat++
+	f.self.Oldest = f.o.Engine.Oldest()
+	value, err := encode(f.self)
+	if err != nil {
+		return err
+	}
+	err = transact(ctx, f.o.Engine, func(_ engine.SharedView, b *engine.Batch) error {
+		b.Put(keyspace.MemberRow(f.self.ID), value)
+		return nil
+	})
+	if err == nil {
+		f.beaten.Store(int64(began))
+	}
+	return err
+}
+
+// delete removes the row of this process.
+func (f *Fleet) delete(ctx context.Context) error {
+	return transact(ctx, f.o.Engine, func(_ engine.SharedView, b *engine.Batch) error {
+		b.Delete(keyspace.MemberRow(f.self.ID))
+		return nil
+	})
+}
+
+// list reads the rows of all members and finds out who lives.
+func (f *Fleet) list() error {
+	rows, err := readMembers(f.o.Engine)
+	if err != nil {
+		return err
+	}
+	now := f.now() // behind the read: who is taken for dead has really been silent
+	// Who could not read does not know who was silent meanwhile: only some of that
+	// time counts, so that it takes more than one look to find somebody dead.
+	if gap := now - f.looked - 2*f.o.Beat; gap > 0 {
+		for _, p := range f.peers {
+			p.changed += gap
+		}
+	}
+	f.looked = now
+	for id, row := range rows {
+		if id == f.self.ID {
+			continue
+		}
+		p := f.peers[id]
+		if p == nil {
+			p = new(peer)
+			f.peers[id] = p
+		}
+		if !bytes.Equal(p.row, row) {
+			m, err := decode(id, row)
+			if err != nil {
+				f.note("understand the row of "+id.String(), err)
+				m = Member{ID: id}
+			}
+			m.Seen = f.o.Engine.Now()
+			p.Member, p.row, p.changed = m, row, now
+		}
+		if silent := now-p.changed >= f.o.Lease; silent != p.silent {
+			if p.silent = silent; silent {
+				f.deaths.Add(1)
+			}
+		}
+		p.dead = p.silent || p.Host == "" // who does not say where it is cannot be told to clients
+	}
+	for id := range f.peers {
+		if rows[id] == nil {
+			delete(f.peers, id)
+		}
+	}
+	f.divide()
+	return nil
+}
+
+// divide makes the division of those who live, and tells if it is another one.
+func (f *Fleet) divide() {
+	d := &Division{all: []Member{f.self}, Epoch: 1}
+	for _, p := range f.peers {
+		if !p.dead {
+			d.all = append(d.all, p.Member)
+		}
+	}
+	byAge(d.all)
+	for _, m := range d.all {
+		switch {
+		case m.ID == f.self.ID:
+			d.Self = len(d.Members)
+			fallthrough
+		case !m.Away:
+			d.Members = append(d.Members, m)
+		}
+	}
+	old := f.division.Load()
+	if old != nil {
+		d.Epoch = old.Epoch
+		if slices.EqualFunc(old.all, d.all, alike) {
+			f.division.Store(d)
+			return
+		}
+		d.Epoch++
+		f.tell(old, d)
+	}
+	f.division.Store(d)
+	f.mu.Lock()
+	calls := slices.Clone(f.onChange)
+	f.mu.Unlock()
+	for _, call := range calls {
+		call()
+	}
+}
+
+// tell logs who came and who went.
+func (f *Fleet) tell(old, new *Division) {
+	missing := func(from []Member, m Member) bool {
+		return !slices.ContainsFunc(from, func(o Member) bool { return o.ID == m.ID })
+	}
+	for _, m := range new.all {
+		if missing(old.all, m) {
+			f.log.Info("a front end has joined", "id", m.ID.String(), "host", m.Host, "port", m.Port)
+		}
+	}
+	for _, m := range old.all {
+		if missing(new.all, m) {
+			f.log.Info("a front end has gone", "id", m.ID.String(), "host", m.Host, "port", m.Port)
+		}
+	}
+}
+
+// bury deletes the rows of those that have been dead for long, unless they wrote
+// again.
+func (f *Fleet) bury(ctx context.Context) error {
+	var failed error
+	for id, p := range f.peers {
+		if f.looked-p.changed < buried*f.o.Lease {
+			continue
+		}
+		key := keyspace.MemberRow(id)
+		err := transact(ctx, f.o.Engine, func(v engine.SharedView, b *engine.Batch) error {
+			row, found, err := v.Get(key, nil)
+			if err == nil && found && bytes.Equal(row, p.row) {
+				b.Delete(key)
+			}
+			return err
+		})
+		failed = errors.Join(failed, err)
+	}
+	return failed
+}
+
+// forget lets the store drop old states that nobody reads. Those who are taken for
+// dead count too, as long as they have a row.
+func (f *Fleet) forget() error {
+	now, err := f.o.Engine.Stamp()
+	if err != nil {
+		return err
+	}
+	oldest := f.o.Engine.Later(now, -remember)
+	if oldest > now {
+		return nil // younger than that, the store is
+	}
+	oldest = min(oldest, f.o.Engine.Oldest())
+	for _, p := range f.peers {
+		if p.Oldest != 0 {
+			oldest = min(oldest, p.Oldest)
+		}
+	}
+	return f.o.Engine.Forget(oldest)
+}
+
+// readMembers reads the rows of all members.
+func readMembers(e engine.Engine) (map[ID][]byte, error) {
+	v, err := e.Begin(true)
+	if err != nil {
+		return nil, err
+	}
+	defer v.Close()
+	rows := make(map[ID][]byte)
+	lo, hi := keyspace.MemberRows()
+	it := v.Iter(lo, hi, false)
+	for it.Next() {
+		if id, ok := keyspace.MemberID(it.Key()); ok {
+			rows[id] = append([]byte{}, it.Value()...)
+		}
+	}
+	if err := it.Close(); err != nil {
+		return nil, fmt.Errorf("list members: %w", err)
+	}
+	return rows, nil
+}
