@@ -2,6 +2,7 @@
 //
 //	redoubt [redis.conf] [--directive value ...]
 //	redoubt check|journal|backup|restore --dir D ...
+//	redoubt copy --from S --to S
 //
 // The directives are Redis's, plus a few of its own: redoubt --help lists them.
 // docs/operations.md is about the tools.
@@ -108,8 +109,12 @@ func banner(out io.Writer, cfg *config.Config, srv *server.Server) {
 		"everysec": "everysec: a write is with the operating system before its reply, on disk within a second",
 		"no":       "no: a write is with the operating system before its reply",
 	}[cfg.Enum("appendfsync")]
-	if cfg.Enum("engine") == "mem" {
+	switch cfg.Enum("engine") {
+	case "mem":
 		data, durability = "memory only (engine mem)", "none: everything is lost when the process ends"
+	case "tikv":
+		data = fmt.Sprintf("the TiKV cluster of %s, keys that begin with %s", cfg.Str("tikv-pd"), cfg.Str("tikv-prefix"))
+		durability = "replicated: TiKV has committed a write before its reply"
 	}
 	fmt.Fprintf(out, "Redoubt %s, process %d\n", server.Version, os.Getpid())
 	fmt.Fprintf(out, "  listening   %s\n", srv.Addr())
@@ -118,7 +123,9 @@ func banner(out io.Writer, cfg *config.Config, srv *server.Server) {
 	}
 	fmt.Fprintf(out, "  data        %s\n", data)
 	fmt.Fprintf(out, "  durability  %s\n", durability)
-	fmt.Fprintf(out, "  memory      %d MiB (maxmemory)\n", cfg.Int("maxmemory")>>20)
+	if cfg.Enum("engine") != "tikv" {
+		fmt.Fprintf(out, "  memory      %d MiB (maxmemory)\n", cfg.Int("maxmemory")>>20)
+	}
 }
 
 // openLog logs to logfile or to standard error. loglevel may change at run time.

@@ -3,16 +3,22 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"runtime/debug"
+	"runtime/metrics"
+	"strings"
 	"sync/atomic"
 	"time"
+	"unicode"
 
 	"redoubt/config"
 	"redoubt/engine"
 	"redoubt/engine/local"
 	"redoubt/engine/mem"
+	"redoubt/engine/tikv"
 	"redoubt/journal"
 	"redoubt/keyspace"
 	"redoubt/server"
@@ -23,9 +29,17 @@ var policies = map[string]journal.Policy{"always": journal.Always, "everysec": j
 
 // opener returns what opens the store that the configuration names.
 func opener(cfg *config.Config, log *slog.Logger) server.OpenFunc {
-	if cfg.Enum("engine") == "mem" {
+	switch cfg.Enum("engine") {
+	case "mem":
 		return func(context.Context, func(int64, int64)) (engine.Engine, error) { return mem.New(), nil }
+	case "tikv":
+		return tikvOpener(cfg, log)
 	}
+	return localOpener(cfg, log)
+}
+
+// localOpener opens the engine that keeps its files in the data directory.
+func localOpener(cfg *config.Config, log *slog.Logger) server.OpenFunc {
 	var open atomic.Pointer[local.Engine]
 	apply := func() error {
 		eng := open.Load()
@@ -44,6 +58,7 @@ func opener(cfg *config.Config, log *slog.Logger) server.OpenFunc {
 			Memory:   memory(cfg),
 			Fsync:    policies[cfg.Enum("appendfsync")],
 			Unit:     keyspace.Unit,
+			Keep:     keyspace.Keep,
 			Progress: progress,
 			Logger:   log,
 		})
@@ -57,6 +72,44 @@ func opener(cfg *config.Config, log *slog.Logger) server.OpenFunc {
 		go keepBudget(cfg, eng)
 		return eng, nil
 	}
+}
+
+// tikvOpener opens the engine on a TiKV cluster.
+func tikvOpener(cfg *config.Config, log *slog.Logger) server.OpenFunc {
+	var open atomic.Pointer[tikv.Engine]
+	apply := func() error {
+		if eng := open.Load(); eng != nil {
+			eng.SetReplicaRead(cfg.Bool("tikv-replica-read"))
+			eng.SetMaxTransactions(int(cfg.Int("tikv-max-transactions")))
+		}
+		return nil
+	}
+	cfg.OnChange("tikv-replica-read", apply)
+	cfg.OnChange("tikv-max-transactions", apply)
+	return func(ctx context.Context, _ func(done, total int64)) (engine.Engine, error) {
+		eng, err := tikv.Open(tikv.Options{
+			Context:         ctx,
+			PD:              addresses(cfg.Str("tikv-pd")),
+			Prefix:          cfg.Str("tikv-prefix"),
+			CA:              cfg.Str("tikv-ca"),
+			Cert:            cfg.Str("tikv-cert"),
+			Key:             cfg.Str("tikv-key"),
+			Timeout:         time.Duration(cfg.Int("tikv-timeout")) * time.Millisecond,
+			MaxTransactions: int(cfg.Int("tikv-max-transactions")),
+			ReplicaRead:     cfg.Bool("tikv-replica-read"),
+			Logger:          log,
+		})
+		if err != nil {
+			return nil, err
+		}
+		open.Store(eng)
+		return eng, apply()
+	}
+}
+
+// addresses takes a list apart that has commas or spaces between its elements.
+func addresses(list string) []string {
+	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
 }
 
 // memory is the budget; no limit is one that is never reached.
@@ -77,7 +130,8 @@ func keepBudget(cfg *config.Config, eng *local.Engine) {
 	defer tick.Stop()
 	for {
 		if budget := cfg.Int("maxmemory"); budget > 0 {
-			debug.SetMemoryLimit(max(budget+budget*2/9-programSize-eng.OffHeap(), leastHeap))
+			rows := eng.OffHeap()
+			debug.SetMemoryLimit(max(budget+budget*2/9-besides(rows)-rows, leastHeap))
 		}
 		select {
 		case <-tick.C:
@@ -88,6 +142,23 @@ func keepBudget(cfg *config.Config, eng *local.Engine) {
 }
 
 const (
-	programSize = 24 << 20 // code and constants, as they are mapped
+	programSize = 24 << 20 // code and constants, as they are mapped, about
 	leastHeap   = 48 << 20 // what the Go heap may take in any case
 )
+
+// besides is what the process has in memory besides the Go heap and the rows: the
+// program itself, and what a build with cgo has C allocate.
+func besides(rows int64) int64 {
+	text, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return programSize
+	}
+	var size, resident, shared int64 // in pages
+	if _, err := fmt.Sscan(string(text), &size, &resident, &shared); err != nil {
+		return programSize
+	}
+	heap := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
+	metrics.Read(heap)
+	page := int64(os.Getpagesize())
+	return max(shared*page, resident*page-int64(heap[0].Value.Uint64()-heap[1].Value.Uint64())-rows)
+}

@@ -29,6 +29,7 @@ func tools() []tool {
 		{"journal", "--dir D [--from N] [--limit N] [--values] [--salvage [--yes]]", "print the journal, or cut it at its first bad place", runJournal},
 		{"backup", "--dir D --to X", "copy a store to a directory, or to one file if X ends in .tar", runBackup},
 		{"restore", "--from X --dir D", "make a store out of a backup", runRestore},
+		{"copy", "--from S --to S", "copy all data to another store; S is a directory or tikv://host:port,.../prefix", runCopy},
 	}
 }
 

@@ -17,9 +17,12 @@
 //
 //	engine.go      opening, closing, failure
 //	commit.go      commits, congestion
-//	read.go        views, snapshots, iterators over memory and store
+//	read.go        views, snapshots
+//	iterator.go    iterators over memory and store
+//	prefetch.go    cold rows, many at once
 //	writeback.go   rounds, checkpoints
 //	keeper.go      eviction, refill, the budget
+//	keep.go        units of rows that stay in memory
 //	names.go       the filter of the keys that the store has
 //	record.go      a commit as a journal record
 //	store.go       Pebble: what is read, how a round gets there
@@ -69,6 +72,7 @@ type Engine struct {
 	counters  counters
 	views     sync.Pool
 	iterators sync.Pool
+	readers   chan struct{} // has a place for each goroutine that helps: see prefetch.go
 
 	rowLimit, dirtyLimit atomic.Int64
 	journalBytes         int64
@@ -99,6 +103,8 @@ type Engine struct {
 	coldReads, quickReads, hits                atomic.Int64
 	rounds, roundNanos, roundRows, roundBytes  atomic.Int64
 	roundErrors, filled, fillNanos, evictNanos atomic.Int64
+	wanted                                     chan []byte // see keep.go
+	wantedAgain                                atomic.Int64
 	rowsMoved                                  atomic.Int64
 	compacted                                  time.Time // by the keeper
 	replayed, replayedBytes, replayNanos       int64
@@ -125,7 +131,8 @@ func Open(o Options) (*Engine, error) {
 	e := &Engine{
 		dir: o.Dir, fs: o.FS, log: o.Logger, lock: lock, journalBytes: o.JournalBytes,
 		stop: make(chan struct{}), writeback: make(chan struct{}, 1), keeper: make(chan struct{}, 1),
-		roomCh: make(chan struct{}),
+		roomCh: make(chan struct{}), readers: make(chan struct{}, allReaders),
+		wanted: make(chan []byte, 1),
 	}
 	e.views.New = func() any { return &view{e: e} }
 	e.lastDurable.Store(math.MaxUint64)
@@ -140,7 +147,7 @@ func Open(o Options) (*Engine, error) {
 		}
 		return nil, errors.Join(err, lock.Close())
 	}
-	for _, task := range []func(){e.writebackLoop, e.keeperLoop, e.clearLoop, e.namesLoop} {
+	for _, task := range []func(){e.writebackLoop, e.keeperLoop, e.clearLoop, e.namesLoop, e.keepLoop} {
 		e.tasks.Add(1)
 		go func() { defer e.tasks.Done(); task() }()
 	}
@@ -194,6 +201,8 @@ func (e *Engine) recover(o Options, dir string) error {
 	e.checkpoint.Store(seq)
 	e.checkpointAt.Store(time.Now().UnixNano())
 	e.set = resident.New(o.Unit, empty)
+	e.set.Keep(o.Keep)
+	e.set.LimitKept(divide(o.Memory).kept)
 	e.set.LimitNames(divide(o.Memory).names)
 	if empty {
 		e.set.NamesReady(e.set.BeginNames())
@@ -321,6 +330,7 @@ func (e *Engine) SetMemory(memory int64) {
 	e.dirtyLimit.Store(b.dirty)
 	if e.set != nil {
 		e.set.LimitNames(b.names)
+		e.set.LimitKept(b.kept)
 	}
 }
 

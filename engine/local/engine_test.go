@@ -41,11 +41,12 @@ func TestEngine(t *testing.T) {
 		{"tight", false, func(o *Options) { o.Memory, o.JournalBytes = tight, 32<<10 }},
 		{"restless", true, func(o *Options) { o.Memory = tight }},
 		{"restless units", true, func(o *Options) { o.Unit = func([]byte) int { return 4 } }},
+		{"restless kept", true, func(o *Options) { o.Unit, o.Keep = func([]byte) int { return 4 }, keepSome }},
 		{"restless always", true, func(o *Options) { o.Fsync, o.SegmentBytes = journal.Always, 16<<10 }},
 		{"no", false, func(o *Options) { o.Fsync = journal.No }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if race.Enabled && c.name != "resident" && c.name != "restless units" {
+			if race.Enabled && c.name != "resident" && c.name != "restless kept" {
 				t.Skip("slow with the race detector; the others cover it")
 			}
 			t.Parallel()

@@ -265,7 +265,7 @@ func arranged(t testing.TB, rng *rand.Rand) (*player, string) {
 			return 3
 		},
 	}
-	unit, busy := rng.IntN(len(units)), rng.IntN(3) == 0
+	unit, busy, keeps := rng.IntN(len(units)), rng.IntN(3) == 0, rng.IntN(2) == 0
 	fs := newStage(vfs.NewCrashableMem())
 	o := Options{
 		Dir: shipDir, Logger: quiet, Unit: units[unit],
@@ -275,7 +275,10 @@ func arranged(t testing.TB, rng *rand.Rand) (*player, string) {
 		Fsync:        journal.Policy(1 + rng.IntN(3)),
 		tableBytes:   []uint64{1 << 10, 16 << 10, tableBytes}[rng.IntN(3)],
 	}
-	name := fmt.Sprintf("memory %d, segments %d, journal %d, fsync %d, tables %d, unit %d, restless %v", o.Memory, o.SegmentBytes, o.JournalBytes, o.Fsync, o.tableBytes, unit, busy)
+	if keeps {
+		o.Keep = keepSome
+	}
+	name := fmt.Sprintf("memory %d, segments %d, journal %d, fsync %d, tables %d, unit %d, kept %v, restless %v", o.Memory, o.SegmentBytes, o.JournalBytes, o.Fsync, o.tableBytes, unit, keeps, busy)
 	open := func(dir string) *Engine {
 		o.FS, o.Dir = fs, dir
 		return restless(t, opened(t, func(to *Options) { *to = o }), busy)

@@ -26,6 +26,10 @@ type Options struct {
 	// completeness is tracked; nil: the first two bytes. It may be given the
 	// beginning of a key, and be longer than that.
 	Unit func(key []byte) int
+	// Keep, if set, says which rows are to stay in memory before all others: few that
+	// many reads need. It says the same of all rows of a unit, and may be given the
+	// beginning of a key.
+	Keep func(key []byte) bool
 	// SegmentBytes is the size of a journal segment; 0 means 16 MiB.
 	SegmentBytes int64
 	// JournalBytes is how much journal there may be since the last checkpoint
@@ -73,6 +77,7 @@ type budget struct {
 	rows  int64 // the resident set; the hand of the clock keeps it below
 	dirty int64 // of it, rows that the store does not have
 	names int64 // of it, the most that the filter of the store's keys may take
+	kept  int64 // of it, rows that are kept; beyond that they are as others are
 	cache int64 // Pebble's block cache
 }
 
@@ -85,5 +90,6 @@ func divide(memory int64) budget {
 	b.rows = max(memory-b.cache-process, memory/4, 64<<10)
 	b.dirty = b.rows / 4
 	b.names = b.rows / 8
+	b.kept = b.rows / 4
 	return b
 }

@@ -56,6 +56,7 @@ func (e *Engine) Stats() engine.Stats {
 	add("resident_limit_bytes", e.rowLimit.Load())
 	add("resident_tombstones", f.Dead)
 	add("resident_range_deletes", f.PendingRanges)
+	add("resident_kept_bytes", e.set.Kept())
 	add("complete_slots", f.Complete)
 	add("incomplete_slots", f.Incomplete)
 	names, nameBytes, ready := e.set.Names()

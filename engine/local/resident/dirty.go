@@ -194,6 +194,7 @@ func (s *Set) Settle(no int) {
 		if d.taken {
 			d.taken, d.storedAt = false, id
 			p.removals++
+			p.keptRemovals++
 			s.names.ranges.Store(true)
 		}
 	})

@@ -22,8 +22,8 @@ type hand struct {
 	mu     sync.Mutex
 	no     int
 	cursor uint64
-	freed  int64 // in this round of the clock
-	force  bool
+	freed  int64       // in this round of the clock
+	vain   int         // rounds in a row in which nothing was freed
 	doomed []arena.Ref // room
 }
 
@@ -36,7 +36,7 @@ func (s *Set) Evict(want int64) (freed int64) {
 	for passed := 0; freed < want && passed <= 2*parts; {
 		p := s.parts[h.no].Load()
 		if p != nil {
-			n, next := s.evictFrom(p, h.cursor, h.force)
+			n, next := s.evictFrom(p, h.cursor, h.vain)
 			freed += n
 			h.freed += n
 			if h.cursor = next; next != 0 {
@@ -47,26 +47,35 @@ func (s *Set) Evict(want int64) (freed int64) {
 		passed++
 		if h.no++; h.no == parts {
 			h.no = 0
-			h.force = h.freed == 0
+			if h.vain++; h.freed > 0 {
+				h.vain = 0
+			}
 			h.freed = 0
 		}
 	}
 	return freed
 }
 
-// evictFrom has the hand pass over one bucket of a part.
-func (s *Set) evictFrom(p *part, cursor uint64, force bool) (freed int64, next uint64) {
+// evictFrom has the hand pass over one bucket of a part. vain says after how many
+// rounds in vain: then parts that are whole are broken, and in the end rows go that are
+// kept.
+func (s *Set) evictFrom(p *part, cursor uint64, vain int) (freed int64, next uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.pins.Load() > 0 || cursor == 0 && !force && p.whole() && s.inUse(p) {
+	if p.pins.Load() > 0 || cursor == 0 && vain == 0 && p.whole() && s.inUse(p) {
 		return 0, 0
 	}
 	if cursor == 0 {
 		s.disorder(p)
 	}
 	doomed := s.hand.doomed[:0]
+	spares := vain < 2 && s.spares()
 	next = p.tab.walk(cursor, func(ref arena.Ref) {
-		if r := s.row(ref); !r.is(dirty) && !r.cool() && s.evictable(r) {
+		r := s.row(ref)
+		if spares && r.is(kept) && !r.is(dead) {
+			return
+		}
+		if !r.is(dirty) && !r.cool() && s.evictable(r) {
 			doomed = append(doomed, ref)
 		}
 	})

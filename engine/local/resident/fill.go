@@ -1,6 +1,10 @@
 package resident
 
-import "redoubt/engine"
+import (
+	"bytes"
+
+	"redoubt/engine"
+)
 
 // Filling brings the rows of a part in from the store, so that it becomes
 // complete again, while commits go on. It rests on removals: if no row has left
@@ -13,6 +17,7 @@ type Filling struct {
 	p        *part
 	removals uint64
 	unit     []byte // the one whose rows come just now
+	alone    bool   // only this one is filled; it is kept
 }
 
 // Untouched says that no row of the part has been asked for yet, and that it is
@@ -42,12 +47,36 @@ func (s *Set) Fill(no int) *Filling {
 	return &Filling{s: s, p: p, removals: p.removals}
 }
 
+// FillUnit is Fill for the unit of a key alone, whose rows are kept: that other rows
+// leave the part does not matter. nil if it is complete.
+func (s *Set) FillUnit(key []byte) *Filling {
+	p := s.part(Part(key))
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	prefix := s.prefix(key)
+	if p.complete(prefix) || len(prefix) < s.unit(key) {
+		return nil
+	}
+	return &Filling{s: s, p: p, removals: p.keptRemovals, unit: bytes.Clone(prefix), alone: true}
+}
+
+// Unit is the prefix of the keys of a unit that is filled alone.
+func (f *Filling) Unit() []byte { return f.unit }
+
+// valid says that no row has left of which that would have to be known.
+func (f *Filling) valid() bool {
+	if f.alone {
+		return f.p.keptRemovals == f.removals
+	}
+	return f.p.removals == f.removals
+}
+
 // Add brings in rows of the store, which come in order. It says false when the
 // filling is void: the part must be read anew.
 func (f *Filling) Add(rows *Chunk) (ok bool, err error) {
 	f.p.mu.Lock()
 	defer f.p.mu.Unlock()
-	if f.p.removals != f.removals {
+	if !f.valid() {
 		return false, nil
 	}
 	err = rows.each(func(key, value []byte, _ bool) error {
@@ -71,12 +100,16 @@ func (f *Filling) endUnit() {
 	}
 }
 
-// Done ends a filling to which all rows of the part were added.
+// Done ends a filling to which all rows of the part, or of the unit, were added.
 func (f *Filling) Done() bool {
 	f.p.mu.Lock()
 	defer f.p.mu.Unlock()
-	if f.p.removals != f.removals {
+	if !f.valid() {
 		return false
+	}
+	if f.alone {
+		f.endUnit()
+		return true
 	}
 	f.p.rest, f.p.units = true, units{}
 	return true

@@ -202,6 +202,9 @@ func (s *Set) growNames(f *filter) bool {
 		size = 2 * int64(len(gens[0].lines)) * lineSize
 	}
 	left := s.names.limit - f.bytes
+	if left-size < size/2 {
+		size = left // the last one, which is stretched, must not be a small rest
+	}
 	if size = min(size, left); size > largeNames {
 		size = max(size/chunkNames*chunkNames, largeNames)
 	}

@@ -40,6 +40,8 @@ const (
 	// heatUnit: the lowest of two bits that count its uses.
 	heatUnit
 	heatHigh
+	// kept: see keep.go.
+	kept
 
 	heatMask = heatUnit | heatHigh
 )

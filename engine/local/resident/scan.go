@@ -77,6 +77,8 @@ type Range struct {
 	snap     Snapshot // of its own, if held
 	held     bool
 	pinned   *part
+	origin   *part  // for NoteGap: the only part, when it is walked with the store,
+	arrivals uint64 // and its arrivals at the opening
 
 	// Store: the store must be asked for the rows of part From and of those
 	// that come behind it in the direction of the walk.
@@ -132,6 +134,7 @@ func (r *Range) openOne(open func() uint64) {
 	// What is read from the store must fit to what is here: see Snapshot.
 	if r.fill(p); r.Store {
 		r.hold(r.s.frozen.register(open))
+		r.origin, r.arrivals = p, p.arrivals
 	}
 }
 

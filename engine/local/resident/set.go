@@ -57,6 +57,7 @@ type Set struct {
 	appliers      sync.Pool
 	hand          hand
 	names         names
+	keep          keep
 }
 
 // part is the rows whose keys share their first two bytes.
@@ -71,6 +72,11 @@ type part struct {
 	rest     bool // units of which nothing is known are complete
 	units    units
 	removals uint64
+	// keptRemovals counts those of them that were kept.
+	keptRemovals uint64
+	arrivals     uint64 // counts rows that came to live
+	gaps         []gap  // see gap.go
+	gapped       atomic.Bool
 
 	lists [2][]arena.Ref // dirty rows; 0 where one has left
 	cur   uint8          // the list that takes new ones
@@ -288,10 +294,14 @@ func (s *Set) create(p *part, key []byte, hash uint64, value []byte, seq uint64,
 	if err != nil {
 		return 0, fmt.Errorf("room for a row: %w", err)
 	}
+	flags |= s.keepFlag(key)
 	row(s.arena.Bytes(ref, n)).fill(key, value, seq, flags)
 	if err := p.tab.insert(hash, ref); err != nil {
 		s.arena.Free(ref, n)
 		return 0, fmt.Errorf("room for a row: %w", err)
+	}
+	if flags&kept != 0 {
+		s.keep.bytes.Add(keptSize(n))
 	}
 	size := int64(arena.Round(n)) + tableRow
 	if p.ordered {
@@ -311,6 +321,9 @@ func (s *Set) create(p *part, key []byte, hash uint64, value []byte, seq uint64,
 // drop removes a row from the set, whatever it is.
 func (s *Set) drop(p *part, ref arena.Ref, r row, hash uint64) {
 	p.removals++
+	if r.is(kept) {
+		p.keptRemovals++
+	}
 	s.remove(p, ref, r, hash)
 }
 
@@ -321,6 +334,9 @@ func (s *Set) remove(p *part, ref arena.Ref, r row, hash uint64) {
 	}
 	if r.is(dead) {
 		s.dead.Add(-1)
+	}
+	if r.is(kept) {
+		s.keep.bytes.Add(-keptSize(r.size()))
 	}
 	s.rows.Add(-1)
 	size := int64(arena.Round(r.size())) + tableRow
@@ -430,6 +446,7 @@ func (s *Set) put(p *part, key []byte, hash uint64, value []byte, seq, newest ui
 		if state == Unknown {
 			flags = stored
 		}
+		p.arrive(key)
 		ref, err := s.create(p, key, hash, value, seq, flags)
 		if err == nil {
 			s.mark(p, ref, s.row(ref))
@@ -439,6 +456,9 @@ func (s *Set) put(p *part, key []byte, hash uint64, value []byte, seq, newest ui
 	r := s.row(ref)
 	if newest != 0 {
 		s.save(p, r, key)
+	}
+	if r.is(dead) || p.pending() {
+		p.arrive(key)
 	}
 	ref, r, err := s.resize(p, ref, r, hash, rowHead+len(key)+len(value))
 	if err != nil {
@@ -459,6 +479,9 @@ func (s *Set) put(p *part, key []byte, hash uint64, value []byte, seq, newest ui
 }
 
 func (s *Set) delete(p *part, key []byte, hash uint64, seq, newest uint64) error {
+	if len(p.gaps) > 0 {
+		p.depart(key)
+	}
 	ref := s.find(p, hash, key)
 	if ref == 0 {
 		state := s.missing(p, key, hash)
@@ -525,6 +548,9 @@ func (s *Set) resize(p *part, ref arena.Ref, r row, hash uint64, n int) (arena.R
 	s.move(p, ref, to, r[:rowHead+r.keyLen()], moved, hash)
 	s.arena.Free(ref, old)
 	s.bytes.Add(int64(after - before))
+	if moved.is(kept) {
+		s.keep.bytes.Add(int64(after - before))
+	}
 	if moved.is(dirty) {
 		s.dirtyBytes.Add(int64(after - before))
 	}

@@ -1,0 +1,259 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/url"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"redoubt/copier"
+	"redoubt/engine"
+	"redoubt/engine/local"
+	"redoubt/engine/tikv"
+	"redoubt/journal"
+	"redoubt/keyspace"
+)
+
+// redoubt copy: all data from one store to another, of whatever engine. Package
+// copier does it; here stores are opened and people told.
+
+func runCopy(args []string, out, log io.Writer) (err error) {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	return copyData(ctx, args, out, log)
+}
+
+// remote is how a shared store is reached.
+type remote struct {
+	pd            []string
+	prefix        string
+	ca, cert, key string // files
+}
+
+const (
+	remoteScheme  = "tikv://"
+	defaultPrefix = "redoubt:"
+)
+
+// memberTime is how long member rows are looked at: front ends write theirs every
+// second.
+const memberTime = 2500 * time.Millisecond
+
+func copyData(ctx context.Context, args []string, out, log io.Writer) (err error) {
+	f := flags("copy", log)
+	from := f.String("from", "", "the `store` to be copied: a server's directory, or tikv://host:port,.../prefix")
+	to := f.String("to", "", "the `store` to be made, which has no data: likewise")
+	verify := f.Bool("verify", true, "read both again in the end, and compare them")
+	dry := f.Bool("dry-run", false, "only count what there is to be copied")
+	var tls remote
+	f.StringVar(&tls.ca, "tikv-ca", "", "as the server's directive: a `file`")
+	f.StringVar(&tls.cert, "tikv-cert", "", "as the server's directive: a `file`")
+	f.StringVar(&tls.key, "tikv-key", "", "as the server's directive: a `file`")
+	if err := parse(f, args, "from"); err != nil {
+		return err
+	}
+	if *to == "" && !*dry {
+		return fmt.Errorf("--to is needed. See: %s --help", f.Name())
+	}
+	p := newProgress(log)
+	if !p.terminal {
+		p.every = 5 * time.Second
+	}
+	src, closeSource, err := openSource(ctx, *from, tls, p)
+	if err != nil {
+		return fmt.Errorf("the source: %w", err)
+	}
+	defer func() { err = errors.Join(err, closeSource()) }()
+	if *dry {
+		return countData(ctx, src, out, p)
+	}
+	dst, err := openDestination(ctx, *to, tls)
+	if err != nil {
+		return fmt.Errorf("the destination: %w", err)
+	}
+	begun := time.Now()
+	result, err := copier.Run(ctx, src, dst, copier.Options{Unverified: !*verify, Progress: p.rows()})
+	p.end()
+	if err = errors.Join(err, dst.Close()); err != nil {
+		return explain(err, result)
+	}
+	printSorts(out, result.Sorts)
+	verified := "not verified"
+	if *verify {
+		verified = "verified"
+	}
+	fmt.Fprintf(out, "copied %s, %s, %s in %s, %s\n", number(result.Keys, "key"), number(result.Rows, "row"), size(result.Bytes),
+		time.Since(begun).Round(time.Millisecond), verified)
+	return nil
+}
+
+// explain says what is to be done.
+func explain(err error, r copier.Result) error {
+	switch {
+	case errors.Is(err, copier.ErrNotEmpty), errors.Is(err, copier.ErrChanged):
+		return err
+	case errors.Is(err, copier.ErrDiffers):
+		return fmt.Errorf("%w\nNo server will open the destination. Remove it and copy again", err)
+	case errors.Is(err, context.Canceled):
+		err = errors.New("interrupted")
+	}
+	return fmt.Errorf("%w\nThe copy is not finished: %s so far. The same command again goes on with it", err, number(r.Rows, "row"))
+}
+
+func countData(ctx context.Context, src copier.Source, out io.Writer, p *progress) error {
+	if err := keyspace.Readable(src.Rows); err != nil {
+		return fmt.Errorf("the source: %w", err)
+	}
+	list, total, err := copier.Count(ctx, src.Rows, p.rows())
+	p.end()
+	if err != nil {
+		return fmt.Errorf("read the source: %w", err)
+	}
+	printSorts(out, list)
+	fmt.Fprintf(out, "to be copied: %s, %s, %s\n", number(total.Keys, "key"), number(total.Rows, "row"), size(total.Bytes))
+	return nil
+}
+
+func printSorts(out io.Writer, list []copier.Sort) {
+	for _, s := range list {
+		fmt.Fprintf(out, "  %-8s %12s  %10s  checksum %016x\n", s.Name, number(s.Rows, "row"), size(s.Bytes), s.Sum)
+	}
+}
+
+func number(n int64, noun string) string { return count(int(n), noun) }
+
+// rows is for what is measured in rows. The rate is that of this run.
+func (p *progress) rows() func(copier.Progress) {
+	var first copier.Progress
+	return func(at copier.Progress) {
+		if p.begin(at.Phase); at.Phase != first.Phase {
+			first = at
+		}
+		text := fmt.Sprintf("%3d %%, %s, %s", at.Percent, number(at.Rows, "row"), size(at.Bytes))
+		if took := p.now().Sub(p.begun).Seconds(); took > 0.01 && at.Rows > first.Rows {
+			text += fmt.Sprintf(", %.0f rows/s, %s/s", float64(at.Rows-first.Rows)/took, size(int64(float64(at.Bytes-first.Bytes)/took)))
+		}
+		p.show(text)
+	}
+}
+
+// openSource opens a store for reading. A local one is left as it is.
+func openSource(ctx context.Context, name string, tls remote, p *progress) (src copier.Source, end func() error, err error) {
+	if strings.HasPrefix(name, remoteScheme) {
+		eng, err := openRemote(ctx, name, tls)
+		if err != nil {
+			return src, nil, err
+		}
+		snap, err := eng.Snapshot()
+		if err != nil {
+			return src, nil, errors.Join(err, eng.Close())
+		}
+		return copier.Source{Rows: snap, Name: name}, func() error { return errors.Join(snap.Close(), eng.Close()) }, nil
+	}
+	i, err := inspect(name)
+	if err != nil {
+		return src, nil, err
+	}
+	j, err := i.Journal(nil)
+	if err == nil && len(j.Wrong) > 0 {
+		err = fmt.Errorf("the journal is corrupt: %v; see: redoubt check --dir %s", j.Wrong[0], i.Dir())
+	}
+	if err != nil {
+		return src, nil, errors.Join(err, i.Close())
+	}
+	state, err := i.State(func(done, total int64) { p.bytes("replay", done, total) })
+	p.end()
+	if err != nil {
+		return src, nil, errors.Join(err, i.Close())
+	}
+	src = copier.Source{Rows: state, Name: fmt.Sprintf("%s at commit %d", i.Dir(), state.Last)}
+	return src, func() error { return errors.Join(state.Close(), i.Close()) }, nil
+}
+
+// openDestination opens a store for writing, or makes it.
+func openDestination(ctx context.Context, name string, tls remote) (engine.Engine, error) {
+	if strings.HasPrefix(name, remoteScheme) {
+		return openRemote(ctx, name, tls)
+	}
+	if exists(name, formatFile) {
+		return nil, fmt.Errorf("%s is a store itself; give the directory of a server", name)
+	}
+	if err := os.MkdirAll(name, 0o755); err != nil {
+		return nil, err
+	}
+	eng, err := local.Open(local.Options{
+		Context: ctx, Dir: filepath.Join(name, "local"), Memory: copyMemory, Fsync: journal.EverySec, Unit: keyspace.Unit,
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	if errors.Is(err, engine.ErrLocked) {
+		return nil, fmt.Errorf("%w\nThis works on a store at rest: stop the server first", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return eng, nil
+}
+
+// copyMemory is the budget of a local destination.
+const copyMemory = 512 << 20
+
+// openRemote opens a shared store that no front end uses.
+func openRemote(ctx context.Context, name string, tls remote) (engine.Engine, error) {
+	at, err := parseRemote(name)
+	if err != nil {
+		return nil, err
+	}
+	at.ca, at.cert, at.key = tls.ca, tls.cert, tls.key
+	eng, err := openTiKV(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	if err := copier.InUse(ctx, eng, memberTime); err != nil {
+		return nil, errors.Join(err, eng.Close())
+	}
+	return eng, nil
+}
+
+// parseRemote reads tikv://host:port,host:port/prefix. The prefix may have escapes as
+// in other addresses; none is the server's default one.
+func parseRemote(name string) (at remote, err error) {
+	hosts, prefix, _ := strings.Cut(strings.TrimPrefix(name, remoteScheme), "/")
+	if at.prefix, err = url.PathUnescape(prefix); err != nil {
+		return at, fmt.Errorf("%s: %w", name, err)
+	}
+	if at.prefix == "" {
+		at.prefix = defaultPrefix
+	}
+	for _, host := range strings.Split(hosts, ",") {
+		if !strings.Contains(host, ":") {
+			return at, fmt.Errorf("%s: %q is not host:port", name, host)
+		}
+		at.pd = append(at.pd, host)
+	}
+	return at, nil
+}
+
+// openTiKV opens a store in a cluster. Tests put others in its place.
+var openTiKV = func(ctx context.Context, at remote) (engine.Engine, error) {
+	eng, err := tikv.Open(tikv.Options{
+		Context: ctx, PD: at.pd, Prefix: at.prefix, CA: at.ca, Cert: at.cert, Key: at.key,
+		Timeout: copyTimeout, MaxTransactions: copyTransactions, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		return nil, err // and not an engine that is nil
+	}
+	return eng, nil
+}
+
+const (
+	copyTimeout      = 30 * time.Second // a batch is tried again after it
+	copyTransactions = 64
+)

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"redoubt/copier"
+	"redoubt/engine"
+	"redoubt/internal/sharedmem"
+	"redoubt/keyspace"
+	"redoubt/types"
+	"redoubt/types/zset"
+)
+
+// stores puts stores in memory in the place of clusters, by the prefix.
+func stores(t *testing.T) map[string]*sharedmem.Store {
+	t.Helper()
+	m, was := make(map[string]*sharedmem.Store), openTiKV
+	openTiKV = func(_ context.Context, at remote) (engine.Engine, error) {
+		if m[at.prefix] == nil {
+			m[at.prefix] = sharedmem.New()
+		}
+		return m[at.prefix].Open(), nil
+	}
+	t.Cleanup(func() { openTiKV = was })
+	return m
+}
+
+// From a directory to a cluster and back: not parallel, since it changes openTiKV.
+func TestCopyToAClusterAndBack(t *testing.T) {
+	stores(t)
+	dir, back := t.TempDir(), filepath.Join(t.TempDir(), "new", "dir")
+	f := newStore(t, dir)
+	f.populate()
+	limits := types.DefaultLimits
+	f.do(0, func(tx *keyspace.Tx) {
+		z := zset.Create(tx, []byte("board"), &limits)
+		for i := range 2000 {
+			z.Add(fmt.Appendf(nil, "player %d", i), float64(i))
+		}
+		z.Save()
+	})
+	f.close()
+	before, err := os.ReadDir(filepath.Join(dir, "local"))
+	must(t, err)
+
+	out, _, err := use("copy", "--from", dir, "--dry-run")
+	if err != nil || !regexp.MustCompile(`to be copied: 407 keys, \d{4} rows, `).MatchString(out) {
+		t.Errorf("%v\n%s", err, out)
+	}
+	out, log, err := use("copy", "--from", dir, "--to", "tikv://pd0:2379,pd1:2379/app%3A")
+	if err != nil || !regexp.MustCompile(`\ncopied 407 keys, \d{4} rows, .* verified\n$`).MatchString(out) || !strings.Contains(out, "  score       2000 rows ") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if !strings.Contains(log, "copied: 100 %, ") || !strings.Contains(log, "verified: 100 %, ") {
+		t.Errorf("progress: %s", log)
+	}
+	if _, _, err := use("copy", "--from", dir, "--to", "tikv://pd0:2379/app:"); !errors.Is(err, copier.ErrNotEmpty) {
+		t.Errorf("again: %v", err)
+	}
+	if _, _, err := use("copy", "--from", "tikv://pd0:2379/app:", "--to", back, "--verify=false"); err != nil {
+		t.Error(err)
+	}
+	sameData(t, back, dir)
+	if out, _, err := use("check", "--dir", back); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if after, err := os.ReadDir(filepath.Join(dir, "local")); err != nil || len(after) != len(before) {
+		t.Errorf("the source was changed: %v, %v, %v", before, after, err)
+	}
+}
+
+// sameData compares all but the marks of ids.
+func sameData(t *testing.T, got, want string) {
+	t.Helper()
+	a, b := rows(t, got), rows(t, want)
+	for _, m := range []map[string]string{a, b} {
+		for key, value := range m {
+			if !keyspace.Copied([]byte(key)) || strings.HasPrefix(key, "counter ") && value == "0s" {
+				delete(m, key)
+			}
+		}
+	}
+	for key, value := range b {
+		if a[key] != value {
+			t.Fatalf("%q is %q, want %q", key, a[key], value)
+		}
+	}
+	if len(a) != len(b) || len(b) < 400 {
+		t.Errorf("%s has %d rows, %s has %d", got, len(a), want, len(b))
+	}
+}
+
+func TestCopyIsInterruptedAndGoesOn(t *testing.T) {
+	t.Parallel()
+	dir, to := populated(t), t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var out, log bytes.Buffer
+	err := copyData(ctx, []string{"--from", dir, "--to", to}, &out, &log)
+	if err == nil || !strings.Contains(err.Error(), "interrupted") && !strings.Contains(err.Error(), "canceled") {
+		t.Errorf("interrupted: %v", err)
+	}
+	if _, _, err := use("copy", "--from", dir, "--to", to); err != nil {
+		t.Error(err)
+	}
+	sameData(t, to, dir)
+}
+
+func TestCopyWantsStoresAtRest(t *testing.T) {
+	t.Parallel()
+	dir, busy, done := populated(t), t.TempDir(), t.TempDir()
+	f := newStore(t, busy)
+	defer f.close()
+	for _, c := range []struct {
+		want string
+		args []string
+	}{
+		{"BGSAVE", []string{"--from", busy, "--to", done}},
+		{"stop the server", []string{"--from", dir, "--to", busy}},
+		{"--from is needed", []string{"--to", done}},
+		{"--to is needed", []string{"--from", dir}},
+		{"there is no store", []string{"--from", done, "--to", done}},
+		{"is a store itself", []string{"--from", dir, "--to", filepath.Join(dir, "local")}},
+		{"is not host:port", []string{"--from", dir, "--to", "tikv://host/x"}},
+		{"invalid URL escape", []string{"--from", dir, "--to", "tikv://host:1/%zz"}},
+	} {
+		if _, _, err := use(append([]string{"copy"}, c.args...)...); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q: %v", c.args, err)
+		}
+	}
+	if list, err := os.ReadDir(done); err != nil || len(list) > 0 {
+		t.Errorf("something was left: %v %v", list, err)
+	}
+}

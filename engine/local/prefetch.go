@@ -1,0 +1,119 @@
+package local
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"sync"
+
+	"redoubt/engine"
+	"redoubt/engine/local/resident"
+)
+
+// Cold rows, many at once. A command that names a hundred members of a collection
+// reads a hundred rows, which lie all over it. Here they are read in the order of
+// their keys, so that a block of the store is looked for once and not again for each
+// row in it, and by several goroutines, so that the disk has more than one read to do.
+
+const (
+	// aloneRows is how many cold rows are read without further ado.
+	aloneRows = 8
+	// runRows is how many rows one goroutine reads at least.
+	runRows = 16
+	// manyReaders is how many goroutines read for one call at the most, and allReaders
+	// for all of them together. When these are taken the caller reads alone.
+	manyReaders = 8
+	allReaders  = 32
+)
+
+// cold is a row that is not in memory.
+type cold struct {
+	key   []byte
+	hash  uint64
+	token uint64 // as of before it was looked for in the store: see resident.Set.Load
+}
+
+// Prefetch implements engine.View. A view that may wait loads cold rows.
+func (v *view) Prefetch(keys [][]byte) (missing int) {
+	e := v.e
+	if !v.wait {
+		if missing = e.set.Prefetch(keys, &v.room); missing == 0 {
+			return 0
+		}
+		return v.hastenMany(keys)
+	}
+	var list []cold
+	for _, key := range keys {
+		hash := engine.Hash(key)
+		if isReserved(key) || e.set.Known(key, hash) {
+			continue
+		}
+		value, state, token := e.set.Get(key, hash, v.value[:0])
+		v.value = value[:0]
+		if state == resident.Unknown {
+			list = append(list, cold{key, hash, token})
+		}
+	}
+	if len(list) > aloneRows {
+		slices.SortFunc(list, func(a, b cold) int {
+			if c := bytes.Compare(a.key, b.key); c != 0 {
+				return c
+			}
+			return cmp.Compare(a.hash, b.hash)
+		})
+	}
+	e.fetchMany(list, v.value)
+	return 0
+}
+
+// hastenMany reads what it can without waiting.
+func (v *view) hastenMany(keys [][]byte) (missing int) {
+	for _, key := range keys {
+		if v.e.set.Known(key, engine.Hash(key)) {
+			continue
+		}
+		// An error is met again by whoever reads the row.
+		if value, _, err := v.Get(key, v.value[:0]); err == nil {
+			v.value = value
+		} else if err == engine.ErrCold {
+			missing++
+		}
+	}
+	return missing
+}
+
+// fetchMany reads cold rows, sorted by key, and brings them in. Errors are met again
+// by whoever reads the rows.
+func (e *Engine) fetchMany(list []cold, room []byte) {
+	var helpers sync.WaitGroup
+	for n := min(len(list)/runRows, manyReaders); n > 1; n-- {
+		select {
+		case e.readers <- struct{}{}:
+		default:
+			n = 1
+			continue
+		}
+		run := list[len(list)-len(list)/n:]
+		list = list[:len(list)-len(run)]
+		helpers.Add(1)
+		go func() {
+			defer helpers.Done()
+			defer func() { <-e.readers }()
+			e.fetchRun(run, nil)
+		}()
+	}
+	e.fetchRun(list, room)
+	helpers.Wait()
+}
+
+func (e *Engine) fetchRun(list []cold, room []byte) {
+	for _, c := range list {
+		if e.closed.Load() {
+			return
+		}
+		value, _, err := e.fetch(c.key, c.hash, room[:0], c.token)
+		if err == nil {
+			room = value
+		}
+	}
+}

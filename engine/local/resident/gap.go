@@ -1,0 +1,154 @@
+package resident
+
+import (
+	"bytes"
+	"slices"
+)
+
+// A gap is a range of a part's keys in which no row lives: what is left behind
+// where rows are taken from one end, as from a queue or from a sorted set with
+// ZPOPMIN. The deleted rows are there still, as dead rows here and as tombstones and
+// rows in the store, until rounds and compactions have dealt with them. Where all
+// rows of a unit are resident the tree passes over its dead ones. Else every walk
+// from that end would step over all of them, here and in the store: so a walk that
+// did notes what it found, and the next one begins behind it.
+//
+// A gap holds for the present state only. It is found by a walk (NoteGap), grows
+// with a row at its border that is deleted, and is cut by a row that is put into it.
+// It may be forgotten at any time.
+type gap struct {
+	lo, hi []byte
+	weight int // about how many rows walks are spared
+}
+
+const (
+	// mostGaps is how many a part may know of: the ends of a few large values, and
+	// what is left between rows that were put into a gap.
+	mostGaps = 16
+	// gapKey is the longest key that is kept for one.
+	gapKey = 1 << 10
+)
+
+// GapSteps is from how many dead rows on a walk notes a gap. It is a variable so that
+// tests can have gaps everywhere.
+var GapSteps = 16
+
+// Narrow leaves the gap out of a range of keys of one part that begins in one, or
+// ends in one if it is to be walked backwards.
+func (s *Set) Narrow(lo, hi []byte, reverse bool) (_, _ []byte) {
+	p := s.parts[Part(lo)].Load()
+	if p == nil || !p.gapped.Load() {
+		return lo, hi
+	}
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	for i := range p.gaps {
+		g := &p.gaps[i]
+		switch {
+		case !reverse && bytes.Compare(g.lo, lo) <= 0 && bytes.Compare(lo, g.hi) < 0:
+			// What is put there from now on need not be seen. The bytes of a gap are
+			// never changed, so they may be read without the lock.
+			return lesser(g.hi, hi), hi
+		case reverse && bytes.Compare(g.lo, hi) < 0 && bytes.Compare(hi, g.hi) <= 0:
+			return lo, greater(g.lo, lo)
+		}
+	}
+	return lo, hi
+}
+
+func lesser(a, b []byte) []byte {
+	if bytes.Compare(a, b) <= 0 {
+		return a
+	}
+	return b
+}
+
+func greater(a, b []byte) []byte {
+	if bytes.Compare(a, b) >= 0 {
+		return a
+	}
+	return b
+}
+
+// NoteGap tells what a walk has found that was opened by OpenRange and came to the
+// store: the first row that lives, or nil if there is none, and how many it has
+// stepped over before.
+func (r *Range) NoteGap(first []byte, steps int) {
+	if steps < GapSteps || r.origin == nil || len(first) > gapKey || len(r.lo) > gapKey || len(r.hi) > gapKey {
+		return
+	}
+	g := gap{lo: bytes.Clone(r.lo), hi: bytes.Clone(r.hi), weight: steps}
+	switch {
+	case first == nil:
+	case r.reverse:
+		g.lo = append(bytes.Clone(first), 0)
+	default:
+		g.hi = bytes.Clone(first)
+	}
+	p := r.origin
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.arrivals == r.arrivals { // else some row may have come there
+		p.addGap(g)
+	}
+}
+
+// addGap adds a gap to those that are known. The ones that it touches become one
+// with it.
+func (p *part) addGap(g gap) {
+	if bytes.Compare(g.lo, g.hi) >= 0 {
+		return
+	}
+	p.gaps = slices.DeleteFunc(p.gaps, func(old gap) bool {
+		if bytes.Compare(old.hi, g.lo) < 0 || bytes.Compare(g.hi, old.lo) < 0 {
+			return false
+		}
+		g = gap{lo: lesser(old.lo, g.lo), hi: greater(old.hi, g.hi), weight: old.weight + g.weight}
+		return true
+	})
+	if len(p.gaps) == mostGaps {
+		least := 0
+		for i := range p.gaps {
+			if p.gaps[i].weight /= 2; p.gaps[i].weight < p.gaps[least].weight {
+				least = i
+			}
+		}
+		p.gaps = slices.Delete(p.gaps, least, least+1)
+	}
+	p.gaps = append(p.gaps, g)
+	p.gapped.Store(true)
+}
+
+// arrive is called when a row comes to live that may not have lived.
+func (p *part) arrive(key []byte) {
+	p.arrivals++
+	for i := range p.gaps {
+		g := p.gaps[i]
+		if bytes.Compare(g.lo, key) > 0 || bytes.Compare(key, g.hi) >= 0 {
+			continue
+		}
+		p.gaps = slices.Delete(p.gaps, i, i+1)
+		if len(key) <= gapKey {
+			at := append(bytes.Clone(key), 0)
+			p.addGap(gap{g.lo, at[:len(key):len(key)], g.weight / 2})
+			p.addGap(gap{at, g.hi, g.weight / 2})
+		}
+		p.gapped.Store(len(p.gaps) > 0)
+		return
+	}
+}
+
+// depart is called when a row is deleted: a gap that it borders on grows, and two
+// become one if only the row was between them.
+func (p *part) depart(key []byte) {
+	for i := range p.gaps {
+		g := &p.gaps[i]
+		if bytes.Equal(g.hi, key) || len(g.lo) == len(key)+1 && g.lo[len(key)] == 0 && bytes.Equal(g.lo[:len(key)], key) {
+			if len(key) <= gapKey {
+				at := append(bytes.Clone(key), 0)
+				p.addGap(gap{at[:len(key):len(key)], at, 1})
+			}
+			return
+		}
+	}
+}

@@ -1,0 +1,177 @@
+package tikv
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tikv/client-go/v2/kv"
+	"github.com/tikv/client-go/v2/oracle"
+	"github.com/tikv/client-go/v2/txnkv/transaction"
+
+	"redoubt/engine"
+)
+
+// Commit implements engine.View. The ticket is taken before the commit: as soon as
+// anybody sees it, it is safe.
+func (v *view) Commit(b *engine.Batch) (engine.Ticket, error) {
+	switch {
+	case v.lone:
+		return 0, errLone
+	case v.settled:
+		return 0, errors.New("a second commit on one view")
+	case v.closed:
+		return 0, errClosed
+	case v.e.closed.Load():
+		return 0, engine.ErrClosed
+	}
+	v.settled = true
+	if b.Len() == 0 && (v.snap == nil || !checks(b)) { // nobody can have changed what was not read
+		if b.Empty() {
+			return 0, nil
+		}
+		v.e.counters.add(b)
+		v.e.figures.commits.Add(1)
+		return engine.Ticket(v.e.seq.Add(1)), nil
+	}
+	if err := v.begin(); err != nil {
+		return 0, err
+	}
+	if err := v.gather(b); err != nil {
+		return 0, err
+	}
+	ticket := engine.Ticket(v.e.seq.Add(1))
+	if err := v.e.commit(v.ctx, v.txn, v.before); err != nil {
+		return 0, err
+	}
+	v.e.counters.add(b)
+	v.e.figures.commits.Add(1)
+	if b.Empty() {
+		return 0, nil
+	}
+	return ticket, nil
+}
+
+func checks(b *engine.Batch) bool {
+	for range b.Checks() {
+		return true
+	}
+	return false
+}
+
+// gather puts the batch into the transaction.
+func (v *view) gather(b *engine.Batch) error {
+	for lo, hi := range b.Ranges() {
+		if err := v.deleteRange(lo, hi); err != nil {
+			return err
+		}
+	}
+	var buf []byte
+	for op := range b.Ops() {
+		key, err := v.e.writable(op.Key)
+		if err != nil {
+			return err
+		}
+		if op.Delete {
+			err = v.txn.Delete(key)
+		} else {
+			buf = appendValue(buf[:0], op.Value, v.ts)
+			err = v.txn.Set(key, buf) // it makes a copy
+		}
+		if err != nil {
+			return fmt.Errorf("row % x: %w", cut(op.Key), v.e.commitError(v.ctx, err))
+		}
+	}
+	var locks [][]byte
+	for row := range b.Checks() {
+		key, err := v.e.writable(row)
+		if err != nil {
+			return err
+		}
+		locks = append(locks, key)
+	}
+	if len(locks) == 0 {
+		return nil
+	}
+	// An optimistic transaction only notes them: the commit locks what it does not
+	// write, and so meets who has changed it.
+	return v.txn.LockKeys(v.ctx, kv.NewLockCtx(0, kv.LockNoWait, time.Now()), locks...)
+}
+
+const (
+	maxKey       = 32 << 10 // TiKV's own limit is lower, and can be set
+	maxRangeRows = 100_000  // of a range delete, in one transaction
+)
+
+// writable is where a row is stored that a commit may touch.
+func (e *Engine) writable(row []byte) ([]byte, error) {
+	if isReserved(row) {
+		return nil, fmt.Errorf("row % x is reserved", cut(row))
+	}
+	if len(row) > maxKey {
+		return nil, fmt.Errorf("a row's key of %d bytes is too long for TiKV", len(row))
+	}
+	return e.space.key(row), nil
+}
+
+// deleteRange deletes the rows of a range as the view shows it.
+func (v *view) deleteRange(lo, hi []byte) error {
+	from, to := v.e.space.bounds(lo, hi)
+	s := v.e.scanner(v.snap, v.ts)
+	n := 0
+	for p := (page{lo: from, hi: to}); bytes.Compare(p.lo, p.hi) < 0; {
+		var err error
+		if p, err = s.page(v.ctx, p.lo, p.hi, false, maxPage); err != nil {
+			return err
+		}
+		if n += len(p.rows); n > maxRangeRows {
+			return fmt.Errorf("a range of more than %d rows is too long to be deleted at once", maxRangeRows)
+		}
+		for i := range p.rows {
+			if err := v.txn.Delete(v.e.space.key(p.rows[i].key)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// commit commits a transaction, before a moment if it is not 0.
+func (e *Engine) commit(ctx context.Context, txn *transaction.KVTxn, before engine.Stamp) error {
+	txn.SetVars(vars)
+	txn.SetEnable1PC(e.onePC)
+	txn.SetEnableAsyncCommit(e.onePC)
+	// Locks of others are dealt with in rpc.go.
+	txn.SetPrewriteEncounterLockPolicy(transaction.NoResolvePolicy)
+	if before != 0 {
+		txn.SetSchemaLeaseChecker(lease(before))
+	}
+	err := e.commitError(ctx, txn.Commit(ctx))
+	switch {
+	case errors.Is(err, engine.ErrConflict):
+		e.figures.conflicts.Add(1)
+	case errors.Is(err, engine.ErrUnknownOutcome):
+		e.figures.unknown.Add(1)
+	case errors.Is(err, engine.ErrUnavailable):
+		e.figures.unavailable.Add(1)
+	}
+	return err
+}
+
+// lease ends at a moment: what takes effect then or later is refused. TiDB uses the
+// hook in the same way, with the version of a schema.
+type lease uint64
+
+var errLate = errors.New("the commit would take effect too late")
+
+// CheckBySchemaVer is called before a commit is sent whose moment TiKV chooses, with
+// the present time, and the moment is then at most safeWindow later; else it is called
+// with the moment itself. One cannot tell which, so both get the window.
+func (l lease) CheckBySchemaVer(ts uint64, _ transaction.SchemaVer) (*transaction.RelatedSchemaChange, error) {
+	if ts+oracle.ComposeTS(safeWindow.Milliseconds(), 0) >= uint64(l) {
+		return nil, errLate
+	}
+	return nil, nil
+}

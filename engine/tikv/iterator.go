@@ -1,0 +1,133 @@
+package tikv
+
+import (
+	"bytes"
+	"context"
+)
+
+// pager is where an iterator's pages come from.
+type pager interface {
+	page(ctx context.Context, lo, hi []byte, reverse bool, limit int) (page, error)
+}
+
+// iterator implements engine.Iterator.
+//
+// The first page is small, since most callers want a row or a few. Whoever walks on
+// gets larger ones, and from the second page on the next one is fetched while its
+// user works on the last quarter of the present one: many walk for a hundred rows and
+// no more.
+type iterator struct {
+	ctx     context.Context
+	cancel  context.CancelFunc
+	from    pager
+	reverse bool
+	now     page
+	next    int // row of the page
+	limit   int
+	pages   int
+	ahead   chan fetched // one page is under way, if not nil
+	err     error
+	cur     row
+}
+
+type fetched struct {
+	p   page
+	err error
+}
+
+const (
+	firstPage = 16
+	growth    = 8
+	maxPage   = 512
+	pageBytes = 1 << 20 // about what a page may hold
+)
+
+func newIterator(ctx context.Context, s *scanner, lo, hi []byte, reverse bool) *iterator {
+	from, to := s.e.space.bounds(lo, hi)
+	return iterate(ctx, s, from, to, reverse)
+}
+
+func iterate(ctx context.Context, from pager, lo, hi []byte, reverse bool) *iterator {
+	it := &iterator{from: from, reverse: reverse, limit: firstPage, now: page{lo: lo, hi: hi}}
+	it.ctx, it.cancel = context.WithCancel(ctx)
+	return it
+}
+
+// Next implements engine.Iterator.
+func (it *iterator) Next() bool {
+	for it.err == nil && it.next == len(it.now.rows) {
+		if !it.turn() {
+			it.cur = row{}
+			return false
+		}
+	}
+	if it.err != nil {
+		it.cur = row{}
+		return false
+	}
+	it.cur = it.now.rows[it.next]
+	it.next++
+	if it.pages > 1 && it.ahead == nil && it.next*4 >= len(it.now.rows)*3 && bytes.Compare(it.now.lo, it.now.hi) < 0 {
+		it.fetch()
+	}
+	return true
+}
+
+// turn goes to the next page. It says false at the end.
+func (it *iterator) turn() bool {
+	var f fetched
+	switch {
+	case it.ahead != nil:
+		f = <-it.ahead
+		it.ahead = nil
+	case bytes.Compare(it.now.lo, it.now.hi) >= 0:
+		it.now.rows, it.next = nil, 0
+		return false
+	default:
+		f.p, f.err = it.from.page(it.ctx, it.now.lo, it.now.hi, it.reverse, it.limit)
+	}
+	if f.err != nil {
+		it.err = f.err
+		return false
+	}
+	it.now, it.next = f.p, 0
+	it.pages++
+	it.limit = nextLimit(it.limit, &f.p)
+	return true
+}
+
+// nextLimit is how many rows the page behind p is to have at most.
+func nextLimit(limit int, p *page) int {
+	limit = min(limit*growth, maxPage)
+	if n := len(p.rows); n > 0 && p.size/n > 0 {
+		limit = min(limit, max(pageBytes/(p.size/n), firstPage))
+	}
+	return limit
+}
+
+// fetch gets the next page ahead.
+func (it *iterator) fetch() {
+	it.ahead = make(chan fetched, 1)
+	go func(out chan<- fetched, lo, hi []byte, limit int) {
+		p, err := it.from.page(it.ctx, lo, hi, it.reverse, limit)
+		out <- fetched{p, err}
+	}(it.ahead, it.now.lo, it.now.hi, it.limit)
+}
+
+// Key and Value implement engine.Iterator.
+func (it *iterator) Key() []byte   { return it.cur.key }
+func (it *iterator) Value() []byte { return it.cur.value }
+
+func (it *iterator) version() uint64 { return it.cur.version }
+
+// Close ends a page that is under way, so that nothing is read later.
+func (it *iterator) Close() error {
+	if it.cancel != nil {
+		it.cancel()
+	}
+	if it.ahead != nil {
+		<-it.ahead
+		it.ahead = nil
+	}
+	return it.err
+}

@@ -1,0 +1,117 @@
+package tikv
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/pingcap/kvproto/pkg/kvrpcpb"
+	"github.com/tikv/client-go/v2/oracle"
+	"github.com/tikv/client-go/v2/tikv"
+	"github.com/tikv/client-go/v2/tikvrpc"
+	"github.com/tikv/client-go/v2/txnkv/txnlock"
+)
+
+// rpcs counts the requests by kind. Those of background work are kept apart.
+type rpcs struct{ counts sync.Map } // name to *atomic.Int64
+
+func (r *rpcs) add(ctx context.Context, name string) {
+	if ctx.Value(behindKey{}) != nil {
+		name = backgroundKind
+	}
+	n, ok := r.counts.Load(name)
+	if !ok {
+		n, _ = r.counts.LoadOrStore(name, new(atomic.Int64))
+	}
+	n.(*atomic.Int64).Add(1)
+}
+
+// RPCs returns how many requests of each kind were sent so far: Get, BatchGet, Scan,
+// Prewrite, Commit and so on as TiKV calls them, TSO for timestamps, and Background
+// for all that no execution has asked for.
+func (e *Engine) RPCs() map[string]int64 {
+	all := make(map[string]int64)
+	e.rpcs.counts.Range(func(name, n any) bool {
+		all[name.(string)] = n.(*atomic.Int64).Load()
+		return true
+	})
+	return all
+}
+
+const (
+	tsoKind        = "TSO"
+	backgroundKind = "Background"
+)
+
+type behindKey struct{}
+
+// behind marks a context as that of background work.
+func behind(ctx context.Context) context.Context { return context.WithValue(ctx, behindKey{}, true) }
+
+// watch puts this package between the client and the cluster.
+func (r *rpcs) watch(e *Engine) {
+	e.store.SetOracle(&watchedOracle{e.store.GetOracle(), e})
+	e.store.SetTiKVClient(&watchedClient{e.store.GetTiKVClient(), e})
+}
+
+// watchedOracle counts timestamps and sets the clock by them.
+type watchedOracle struct {
+	oracle.Oracle
+	e *Engine
+}
+
+func (o *watchedOracle) GetTimestamp(ctx context.Context, opt *oracle.Option) (uint64, error) {
+	o.e.rpcs.add(ctx, tsoKind)
+	ts, err := o.Oracle.GetTimestamp(ctx, opt)
+	if err == nil {
+		o.e.clock.observe(ts, time.Now())
+	}
+	return ts, err
+}
+
+// watchedClient counts requests, and looks after prewrites that meet locks.
+type watchedClient struct {
+	tikv.Client
+	e *Engine
+}
+
+func (c *watchedClient) SendRequest(ctx context.Context, addr string, req *tikvrpc.Request, timeout time.Duration) (*tikvrpc.Response, error) {
+	c.e.rpcs.add(ctx, req.Type.String())
+	resp, err := c.Client.SendRequest(ctx, addr, req, timeout)
+	if req.Type != tikvrpc.CmdPrewrite {
+		return resp, err
+	}
+	for n := 0; n < maxResolves && err == nil && c.resolved(ctx, req, resp); n++ {
+		c.e.rpcs.add(ctx, req.Type.String())
+		resp, err = c.Client.SendRequest(ctx, addr, req, timeout)
+	}
+	return resp, err
+}
+
+// maxResolves is how often a prewrite is sent again after locks are gone.
+const maxResolves = 4
+
+// resolved says whether a prewrite met only locks of transactions that are over, and
+// they are gone now. Those of living ones are left to the caller: the commit is in
+// conflict with them anyhow, and is better run again than kept waiting as the client
+// does, a tenth of a second at least.
+func (c *watchedClient) resolved(ctx context.Context, req *tikvrpc.Request, resp *tikvrpc.Response) bool {
+	answer, ok := resp.Resp.(*kvrpcpb.PrewriteResponse)
+	if !ok || answer.GetRegionError() != nil || len(answer.GetErrors()) == 0 {
+		return false
+	}
+	start := req.Prewrite().GetStartVersion()
+	var locks []*txnlock.Lock
+	for _, e := range answer.GetErrors() {
+		info := e.GetLocked()
+		if info == nil || len(info.GetSharedLockInfos()) > 0 || info.GetLockVersion() >= start {
+			return false
+		}
+		locks = append(locks, txnlock.NewLock(info))
+	}
+	c.e.figures.locks.Add(1)
+	bo := tikv.NewBackofferWithVars(ctx, maxBackoff, vars)
+	ttl, err := c.e.store.GetLockResolver().ResolveLocks(bo, start, locks)
+	return err == nil && ttl <= 0
+}

@@ -1,0 +1,197 @@
+package tikv
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/pingcap/kvproto/pkg/errorpb"
+	"github.com/pingcap/kvproto/pkg/kvrpcpb"
+	tikverr "github.com/tikv/client-go/v2/error"
+	"github.com/tikv/client-go/v2/kv"
+	"github.com/tikv/client-go/v2/tikv"
+	"github.com/tikv/client-go/v2/tikvrpc"
+	"github.com/tikv/client-go/v2/txnkv/txnlock"
+	"github.com/tikv/client-go/v2/txnkv/txnsnapshot"
+)
+
+// Scans ask TiKV for pages of rows, one request each. The client has a scanner of its
+// own, which knows no deadlines, no pages of one row, and fetches nothing ahead.
+
+// scanner reads pages of rows as of a moment.
+type scanner struct {
+	e       *Engine
+	snap    *txnsnapshot.KVSnapshot
+	ts      uint64
+	timeout time.Duration // of each page, if not 0
+	seed    uint32
+}
+
+func (e *Engine) scanner(snap *txnsnapshot.KVSnapshot, ts uint64) *scanner {
+	return &scanner{e: e, snap: snap, ts: ts, seed: uint32(ts)}
+}
+
+type row struct {
+	key, value []byte
+	version    uint64
+}
+
+// page is what one request brought, and where the next one goes on: at lo or at hi.
+// The range is done when lo is not below hi.
+type page struct {
+	rows   []row
+	lo, hi []byte
+	size   int // bytes
+}
+
+// page fetches up to limit rows of one region, from the beginning of the range or from
+// its end. There may be none although there are more in the next region.
+func (s *scanner) page(ctx context.Context, lo, hi []byte, reverse bool, limit int) (page, error) {
+	if s.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, s.timeout)
+		defer cancel()
+	}
+	bo := tikv.NewBackofferWithVars(ctx, maxBackoff, vars)
+	for {
+		p, pairs, err := s.ask(bo, lo, hi, reverse, limit)
+		if err != nil {
+			return page{}, s.e.readError(ctx, "scan", err)
+		}
+		if pairs == nil {
+			continue
+		}
+		if err := s.fill(ctx, &p, pairs); err != nil {
+			return page{}, err
+		}
+		return p, nil
+	}
+}
+
+// ask sends one request. Without pairs it must be sent again.
+func (s *scanner) ask(bo *tikv.Backoffer, lo, hi []byte, reverse bool, limit int) (p page, pairs []*kvrpcpb.KvPair, err error) {
+	regions := s.e.store.GetRegionCache()
+	locate := regions.LocateKey
+	at := lo
+	if reverse {
+		locate, at = regions.LocateEndKey, hi
+	}
+	loc, err := locate(bo, at)
+	if err != nil {
+		return p, nil, err
+	}
+	from, to := lo, hi // as far as the region goes
+	if bytes.Compare(loc.StartKey, from) > 0 {
+		from = loc.StartKey
+	}
+	if len(loc.EndKey) > 0 && bytes.Compare(loc.EndKey, to) < 0 {
+		to = loc.EndKey
+	}
+	scan := &kvrpcpb.ScanRequest{StartKey: lo, EndKey: to, Limit: uint32(limit), Version: s.ts}
+	replicas := kv.ReplicaReadLeader
+	if s.e.replicas.Load() {
+		replicas = kv.ReplicaReadMixed
+	}
+	if reverse {
+		scan.StartKey, scan.EndKey, scan.Reverse = hi, from, true
+	}
+	req := tikvrpc.NewReplicaReadRequest(tikvrpc.CmdScan, scan, replicas, &s.seed)
+	resp, err := s.e.store.SendReq(bo, req, loc.Region, tikv.ReadTimeoutMedium)
+	if err != nil {
+		return p, nil, err
+	}
+	if again, err := regionError(bo, resp); again || err != nil {
+		return p, nil, err
+	}
+	if resp.Resp == nil {
+		return p, nil, tikverr.ErrBodyMissing
+	}
+	answer := resp.Resp.(*kvrpcpb.ScanResponse)
+	if err := s.e.store.CheckVisibility(s.ts); err != nil {
+		return p, nil, err
+	}
+	if e := answer.GetError(); e != nil {
+		return p, nil, s.resolve(bo, e)
+	}
+	pairs = answer.GetPairs()
+	p.lo, p.hi = lo, hi
+	switch full := len(pairs) >= limit; {
+	case reverse && full:
+		p.hi = keyOf(pairs[len(pairs)-1])
+	case reverse:
+		p.hi = from
+	case full:
+		p.lo = kv.NextKey(keyOf(pairs[len(pairs)-1]))
+	default:
+		p.lo = to
+	}
+	if pairs == nil {
+		pairs = []*kvrpcpb.KvPair{}
+	}
+	return p, pairs, nil
+}
+
+// regionError says whether the request did not reach its region and is to be sent
+// again, after a pause if need be.
+func regionError(bo *tikv.Backoffer, resp *tikvrpc.Response) (again bool, err error) {
+	e, err := resp.GetRegionError()
+	if e == nil || err != nil {
+		return false, err
+	}
+	if moved(e) {
+		return true, nil
+	}
+	return true, bo.Backoff(tikv.BoRegionMiss(), errors.New(e.String()))
+}
+
+// moved says that the region was split or merged, and the client knows how.
+func moved(e *errorpb.Error) bool {
+	return e.GetEpochNotMatch() != nil && len(e.GetEpochNotMatch().GetCurrentRegions()) > 0
+}
+
+// resolve deals with the lock of another transaction.
+func (s *scanner) resolve(bo *tikv.Backoffer, e *kvrpcpb.KeyError) error {
+	lock, err := txnlock.ExtractLockFromKeyErr(e)
+	if err != nil {
+		return err
+	}
+	ttl, err := s.e.store.GetLockResolver().ResolveLocks(bo, s.ts, []*txnlock.Lock{lock})
+	if err != nil || ttl <= 0 {
+		return err
+	}
+	return bo.BackoffWithMaxSleepTxnLockFast(int(ttl), errors.New("a row is locked"))
+}
+
+// keyOf is a pair's key, that of the lock if there is one.
+func keyOf(p *kvrpcpb.KvPair) []byte {
+	if p.GetError() != nil && len(p.Key) == 0 {
+		return p.GetError().GetLocked().GetKey()
+	}
+	return p.Key
+}
+
+// fill takes the rows out of the pairs. A locked one is read by itself, which waits
+// for the lock or does away with it.
+func (s *scanner) fill(ctx context.Context, p *page, pairs []*kvrpcpb.KvPair) error {
+	p.rows = make([]row, 0, len(pairs))
+	for _, pair := range pairs {
+		key, stored := s.e.space.row(keyOf(pair)), pair.Value
+		if pair.GetError() != nil {
+			var err error
+			if stored, err = s.e.getAny(ctx, s.snap, keyOf(pair)); err != nil {
+				return err
+			}
+			if stored == nil {
+				continue
+			}
+		}
+		value, version, err := split(key, stored)
+		if err != nil {
+			return err
+		}
+		p.rows = append(p.rows, row{key, value, version})
+		p.size += len(key) + len(stored)
+	}
+	return nil
+}

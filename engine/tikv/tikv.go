@@ -1,0 +1,298 @@
+// Package tikv is the engine that keeps its rows in a TiKV cluster, which many
+// processes use at the same time.
+//
+// A view is one optimistic transaction of TiKV: its first read asks PD for a
+// timestamp and reads the state of that moment; a commit writes everything at once, in
+// one phase where its rows lie in one region, and finds conflicts. Rows that a batch
+// checks but does not write are locked by the commit, so they conflict as well. A view
+// that reads a single row needs no timestamp (Lone).
+//
+// Rows are stored below a prefix, so that several stores share a cluster. A value is
+// followed by the 8-byte timestamp at which its transaction began: TiKV cannot store
+// empty values, and the number is the row's version. Keys from ff ff ff ff on, below
+// the prefix, are the engine's own: counters (see counter.go).
+//
+// Files: tikv.go opens and closes, view.go and commit.go are the transaction, scan.go
+// the iterators, rpc.go looks at every request, errors.go says what the client's errors
+// mean, clock.go and gc.go are time and what may be forgotten.
+package tikv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tikv/client-go/v2/config"
+	"github.com/tikv/client-go/v2/tikv"
+
+	"redoubt/engine"
+)
+
+// Options say how to open a store. PD and Prefix are required.
+type Options struct {
+	// Context ends the attempt to open the store.
+	Context context.Context
+	// PD are the addresses of placement drivers, host:port each.
+	PD []string
+	// Prefix comes before the keys of all rows.
+	Prefix string
+	// CA, Cert and Key are files; TLS is used if there is a CA.
+	CA, Cert, Key string
+	// Timeout is for how long one execution may use the store, from Begin on.
+	Timeout time.Duration
+	// OpenTimeout is for how long Open tries to reach the cluster.
+	OpenTimeout time.Duration
+	// MaxTransactions is how many views may read or commit at once; others wait.
+	MaxTransactions int
+	// ReplicaRead lets reads go to any replica, not to leaders alone. They are still
+	// of a fresh moment.
+	ReplicaRead bool
+	// Logger gets what this package and the client have to say.
+	Logger *slog.Logger
+
+	every time.Duration // how often time and counters are looked at; for tests
+}
+
+func (o *Options) fill() error {
+	if o.Context == nil {
+		o.Context = context.Background()
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = 5 * time.Second
+	}
+	if o.OpenTimeout <= 0 {
+		o.OpenTimeout = 30 * time.Second
+	}
+	if o.every <= 0 {
+		o.every = lookEvery
+	}
+	if o.MaxTransactions <= 0 {
+		o.MaxTransactions = 1024
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if len(o.PD) == 0 {
+		return errors.New("no address of a placement driver is given (tikv-pd)")
+	}
+	for _, addr := range o.PD {
+		if strings.TrimSpace(addr) == "" {
+			return fmt.Errorf("an address of a placement driver is empty in %q (tikv-pd)", o.PD)
+		}
+	}
+	if o.Prefix == "" {
+		return errors.New("the prefix of rows is empty (tikv-prefix)")
+	}
+	if len(o.Prefix) > maxPrefix {
+		return fmt.Errorf("the prefix of rows has %d bytes, more than %d (tikv-prefix)", len(o.Prefix), maxPrefix)
+	}
+	if o.CA == "" && (o.Cert != "" || o.Key != "") {
+		return errors.New("a certificate or key for TiKV is given, but no authority's certificate (tikv-ca)")
+	}
+	if (o.Cert == "") != (o.Key == "") {
+		return errors.New("a certificate for TiKV needs its key, and a key its certificate (tikv-cert, tikv-key)")
+	}
+	for _, name := range []string{o.CA, o.Cert, o.Key} {
+		if name == "" {
+			continue
+		}
+		if _, err := os.Stat(name); err != nil {
+			return fmt.Errorf("TLS for TiKV: %w", err)
+		}
+	}
+	return nil
+}
+
+// openLate is when Open says that it waits.
+const openLate = 3 * time.Second
+
+// maxPrefix keeps the prefix small beside the keys.
+const maxPrefix = 64
+
+// Engine is the store, as this process uses it. It implements engine.Shared.
+type Engine struct {
+	opt    Options
+	log    *slog.Logger
+	store  *tikv.KVStore
+	space  space
+	ctx    context.Context // ends when the engine is closed
+	cancel context.CancelFunc
+	drop   context.CancelFunc // ends what the client does for as long as it lives
+	stop   chan struct{}      // closed when background work is to end
+	wg     sync.WaitGroup     // of background work
+	closed atomic.Bool
+	onePC  bool // one-phase and asynchronous commits; the client's mock cannot
+
+	places   places        // for views that have begun
+	replicas atomic.Bool   // reads go to any replica
+	seq      atomic.Uint64 // tickets
+	clock    clock
+	reading  readers
+	counters counters
+	rpcs     rpcs
+	figures  figures
+}
+
+var _ engine.Shared = (*Engine)(nil)
+
+// Address is that of a placement driver: where the cluster's network is.
+func (e *Engine) Address() string { return e.opt.PD[0] }
+
+// Open opens the store.
+func Open(o Options) (*Engine, error) {
+	if err := o.fill(); err != nil {
+		return nil, err
+	}
+	setGlobals(o.Logger)
+	sec := config.NewSecurity(o.CA, o.Cert, o.Key, nil)
+	if _, err := sec.ToTLSConfig(); err != nil {
+		return nil, fmt.Errorf("TLS for TiKV: %w", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	giveUp := context.AfterFunc(o.Context, cancel)
+	timer := time.AfterFunc(o.OpenTimeout, cancel)
+	late := time.AfterFunc(openLate, func() {
+		o.Logger.Warn("TiKV does not answer; trying on", "pd", strings.Join(o.PD, ","), "for", o.OpenTimeout-openLate)
+	})
+	defer late.Stop()
+	e, err := open(ctx, o, sec)
+	if giveUp() && timer.Stop() && err == nil {
+		e.drop = cancel
+		return e, nil
+	}
+	if cancel(); err == nil {
+		err = errors.Join(ctx.Err(), e.Close())
+	}
+	return nil, fmt.Errorf("TiKV at %s: %w: %s", strings.Join(o.PD, ","), engine.ErrUnavailable, brief(err))
+}
+
+func open(ctx context.Context, o Options, sec config.Security) (*Engine, error) {
+	store, err := connect(ctx, o, sec)
+	if err != nil {
+		return nil, err
+	}
+	return newEngine(ctx, o, store, true)
+}
+
+// newEngine makes an engine on a store of the client, which it owns.
+func newEngine(ctx context.Context, o Options, store *tikv.KVStore, onePC bool) (*Engine, error) {
+	e := &Engine{
+		opt: o, log: o.Logger, store: store, space: newSpace(o.Prefix), onePC: onePC, stop: make(chan struct{}),
+	}
+	e.SetMaxTransactions(o.MaxTransactions)
+	e.SetReplicaRead(o.ReplicaRead)
+	e.ctx, e.cancel = context.WithCancel(ctx)
+	e.drop = func() {}
+	e.rpcs.watch(e)
+	if err := e.start(); err != nil {
+		e.cancel()
+		return nil, errors.Join(err, store.Close())
+	}
+	return e, nil
+}
+
+// start asks for the time and the counters, and then keeps doing so.
+func (e *Engine) start() error {
+	ctx, cancel := context.WithTimeout(behind(e.ctx), e.opt.OpenTimeout)
+	defer cancel()
+	id, err := e.timestamp(ctx)
+	if err != nil {
+		return err
+	}
+	e.counters.init(id)
+	if err := e.counters.adopt(ctx, e); err != nil {
+		return err
+	}
+	e.wg.Go(e.keepClock)
+	e.wg.Go(e.keepCounters)
+	return nil
+}
+
+// Close stores the counters and leaves the cluster.
+func (e *Engine) Close() error {
+	if e.closed.Swap(true) {
+		return engine.ErrClosed
+	}
+	close(e.stop)
+	e.wg.Wait() // what is under way would leave locks if it were cut off
+	ctx, cancel := context.WithTimeout(behind(context.Background()), e.opt.Timeout)
+	defer cancel()
+	err := e.counters.leave(ctx, e)
+	if err != nil {
+		err = fmt.Errorf("counters were not stored: %w", err)
+	}
+	e.cancel()
+	defer e.drop()
+	return errors.Join(err, e.store.Close())
+}
+
+// SetMaxTransactions changes how many views may read or commit at once.
+func (e *Engine) SetMaxTransactions(n int) { e.places.resize(n) }
+
+// SetReplicaRead changes whether reads go to any replica.
+func (e *Engine) SetReplicaRead(any bool) { e.replicas.Store(any) }
+
+// timestamp asks for a moment.
+func (e *Engine) timestamp(ctx context.Context) (uint64, error) {
+	ts, err := e.store.GetTimestampWithRetry(tikv.NewBackofferWithVars(ctx, maxBackoff, vars), globalScope)
+	if err != nil {
+		return 0, e.readError(ctx, "timestamp", err)
+	}
+	return ts, nil
+}
+
+// Begin implements engine.Engine. Nothing is asked of the cluster yet.
+func (e *Engine) Begin(wait bool) (engine.View, error) {
+	if e.closed.Load() {
+		return nil, engine.ErrClosed
+	}
+	return &view{e: e, wait: wait, deadline: time.Now().Add(e.opt.Timeout)}, nil
+}
+
+// Snapshot implements engine.Engine.
+func (e *Engine) Snapshot() (engine.Snapshot, error) {
+	if e.closed.Load() {
+		return nil, engine.ErrClosed
+	}
+	ctx, cancel := context.WithTimeout(e.ctx, e.opt.Timeout)
+	defer cancel()
+	token := e.reading.expect(e.clock.newest())
+	ts, err := e.timestamp(ctx)
+	if err != nil {
+		e.reading.leave(token)
+		return nil, err
+	}
+	e.reading.fix(token, ts)
+	return &snapshot{e: e, ts: ts, token: token}, nil
+}
+
+// Counter implements engine.Engine. It is what this process has added, and what the
+// others had when they last said.
+func (e *Engine) Counter(key []byte) (int64, error) { return e.counters.sum(key), nil }
+
+// Committed and Durable are the same: what TiKV shows to anybody, it keeps.
+func (e *Engine) Committed() engine.Ticket { return engine.Ticket(e.seq.Load()) }
+func (e *Engine) Durable() engine.Ticket   { return engine.Ticket(e.seq.Load()) }
+
+// OnDurable has nothing to report.
+func (e *Engine) OnDurable(func()) {}
+
+// Err is always nil: a cluster that cannot be reached may be so again.
+func (e *Engine) Err() error { return nil }
+
+// Congested is never so: views wait for a place when they begin.
+func (e *Engine) Congested() bool { return false }
+
+// Checkpoint is the business of TiKV's own backup tools.
+func (e *Engine) Checkpoint(string) error { return errors.ErrUnsupported }
+
+// Capabilities implements engine.Engine.
+func (e *Engine) Capabilities() engine.Capabilities {
+	return engine.Capabilities{Remote: true, Durable: true, Shared: true}
+}
