@@ -3,7 +3,7 @@
 GO ?= go
 PKG := ./...
 
-.PHONY: help run build test race check fmt vet lint fuzz oracle crash bench bench-mem soak pgo tools idle clients
+.PHONY: help run build test race check fmt vet lint fuzz oracle crash bench bench-mem soak pgo tools idle clients tikv-build tikv-up tikv-down test-tikv
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
@@ -50,6 +50,24 @@ crash: ## many rounds of kill -9 and restart
 
 clients: ## programs with client libraries of Go, Python, Node, Java and Rust; needs those and package registries
 	REDOUBT_CLIENTS=1 $(GO) test -count=1 -timeout 60m -v -run 'TestClients' ./test/clients
+
+# Where the packages with tests on TiKV are, and those with some tests OnTiKV.
+TIKV_PACKAGES ?= ./engine/tikv/... ./test/tikv/...
+TIKV_BESIDES ?= ./test/differential ./test/serial
+TIKV_DIR ?= redoubt-tikv
+
+tikv-build: ## build the programs of the TiKV test cluster: minutes, then kept in the user's cache directory
+	$(GO) run ./test/tikv/cluster build
+
+tikv-up: ## start a TiKV test cluster in the background (TIKV_DIR=redoubt-tikv has its data)
+	@$(GO) run ./test/tikv/cluster up $(TIKV_DIR)
+
+tikv-down: ## stop it; the data stays
+	$(GO) run ./test/tikv/cluster down $(TIKV_DIR)
+
+test-tikv: tikv-build ## tests on a TiKV test cluster (REDOUBT_TIKV_PD=host:port: also on that one)
+	REDOUBT_TIKV=1 $(GO) test -count=1 -timeout 10m $(TIKV_PACKAGES)
+	REDOUBT_TIKV=1 $(GO) test -count=1 -timeout 10m -run OnTiKV $(TIKV_BESIDES)
 
 idle: ## what 10,000 idle connections cost
 	REDOUBT_IDLE=10000 $(GO) test -count=1 -run Idle -v ./server

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/pingcap/badger"
+	"github.com/pingcap/kvproto/pkg/metapb"
+	"github.com/pingcap/kvproto/pkg/pdpb"
+	"github.com/pingcap/log"
+	"github.com/pingcap/tidb/pkg/store/mockstore/unistore/tikv"
+	"go.uber.org/zap"
+)
+
+// report tells PD of all regions every second. Unistore does so only when it
+// starts or splits one, so a PD that was killed would not know the youngest
+// regions, nor who leads any.
+func (s *store) report() {
+	for range time.Tick(time.Second) {
+		all, ok := s.regions()
+		if !ok {
+			return
+		}
+		for _, r := range all {
+			s.pdc.ReportRegion(&pdpb.RegionHeartbeatRequest{Region: r, Leader: r.Peers[0], ApproximateSize: 1})
+		}
+	}
+}
+
+// awaitPD returns when PD knows every region as it is: from then on clients
+// find their way at once. It returns false if the store was closed before.
+func (s *store) awaitPD() bool {
+	for ; ; time.Sleep(20 * time.Millisecond) {
+		all, ok := s.regions()
+		if !ok {
+			return false
+		}
+		known := len(all) > 0
+		for _, r := range all {
+			if known = known && s.known(r); !known {
+				break
+			}
+		}
+		if known {
+			return true
+		}
+	}
+}
+
+func (s *store) known(r *metapb.Region) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	got, err := s.pdc.GetRegion(ctx, r.StartKey)
+	return err == nil && got != nil && got.Leader != nil && got.Meta.Id == r.Id &&
+		got.Meta.RegionEpoch.Version == r.RegionEpoch.Version
+}
+
+// regions reads the rows in which unistore keeps its regions: eight bytes of
+// size, then the region. It returns false when the store is closed.
+func (s *store) regions() ([]*metapb.Region, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, false
+	}
+	var all []*metapb.Region
+	err := s.bundle.DB.View(func(txn *badger.Txn) error {
+		it := txn.NewIterator(badger.DefaultIteratorOptions)
+		defer it.Close()
+		for it.Seek(tikv.InternalRegionMetaPrefix); it.ValidForPrefix(tikv.InternalRegionMetaPrefix); it.Next() {
+			v, err := it.Item().Value()
+			if err != nil {
+				return err
+			}
+			r := new(metapb.Region)
+			if err := r.Unmarshal(v[8:]); err != nil {
+				return err
+			}
+			all = append(all, r)
+		}
+		return nil
+	})
+	if err != nil {
+		log.Error("cannot read the regions", zap.Error(err))
+		return nil, true
+	}
+	return all, true
+}
