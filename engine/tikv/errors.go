@@ -63,13 +63,15 @@ func (e *Engine) commitError(ctx context.Context, err error) error {
 	switch {
 	case tikverr.IsErrorUndetermined(err):
 		return fmt.Errorf("TiKV: %w", engine.ErrUnknownOutcome)
+	case lockGone(err):
+		return fmt.Errorf("TiKV: %w (%s)", engine.ErrUnknownOutcome, brief(err))
 	case errors.As(err, &conflict), errors.As(err, &latch), errors.As(err, &again), errors.Is(err, errLate):
 		return fmt.Errorf("TiKV: %w (%s)", engine.ErrConflict, brief(err))
 	case errors.As(err, &large), errors.As(err, &entry), errors.As(err, &key), strings.Contains(err.Error(), "KeyTooLarge"):
 		return fmt.Errorf("TiKV takes no commit of this size: %s", brief(err))
 	case errors.Is(err, tikverr.ErrTiKVDiskFull), strings.Contains(err.Error(), "disk_full:"):
 		return fmt.Errorf("TiKV: %w (%s)", engine.ErrFull, brief(err))
-	case strings.Contains(err.Error(), "takes too much time"), rolledBack(err):
+	case strings.Contains(err.Error(), "takes too much time"):
 		return fmt.Errorf("TiKV: %w (%s)", engine.ErrConflict, brief(err))
 	case ctx.Err() != nil, errors.As(err, &pd), errors.As(err, &busy), unreachable(err):
 		return e.readError(ctx, "commit", err)
@@ -77,11 +79,14 @@ func (e *Engine) commitError(ctx context.Context, err error) error {
 	return fmt.Errorf("TiKV refuses a commit: %s", brief(err))
 }
 
-// rolledBack says that another process has given the transaction up for dead and
-// undone it.
-func rolledBack(err error) bool {
-	s := err.Error()
-	return strings.HasPrefix(s, "txn ") && strings.HasSuffix(s, " not found") || strings.Contains(s, "TxnLockNotFound")
+// lockGone says that the second phase of a commit did not find the first one's locks.
+// Another process has given the transaction up for dead and undone it; or it was
+// committed, by that process or by a request whose answer was lost, and the store no
+// longer sees that. To take one for the other would do a write twice.
+func lockGone(err error) bool {
+	s := strings.ToLower(err.Error())
+	return strings.Contains(s, "txn ") && strings.HasSuffix(s, " not found") ||
+		strings.Contains(s, "locknotfound") || strings.Contains(s, "lock not found")
 }
 
 // unreachable says that the client has given up.

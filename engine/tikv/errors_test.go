@@ -26,9 +26,11 @@ func TestCommitError(t *testing.T) {
 	}{
 		{"write conflict", nil, &tikverr.ErrWriteConflict{WriteConflict: &kvrpcpb.WriteConflict{}}, engine.ErrConflict},
 		{"write conflict when the time is over", over, &tikverr.ErrWriteConflict{WriteConflict: &kvrpcpb.WriteConflict{}}, engine.ErrConflict},
-		{"retryable", nil, &tikverr.ErrRetryable{Retryable: "lock not found"}, engine.ErrConflict},
+		{"retryable", nil, &tikverr.ErrRetryable{Retryable: "try again"}, engine.ErrConflict},
+		{"locks gone", nil, &tikverr.ErrRetryable{Retryable: "lock not found"}, engine.ErrUnknownOutcome},
+		{"locks gone, as TiKV says it", nil, &tikverr.ErrRetryable{Retryable: "Txn(Mvcc(TxnLockNotFound { start_ts: 1 }))"}, engine.ErrUnknownOutcome},
 		{"too late", nil, errLate, engine.ErrConflict},
-		{"rolled back", nil, errors.New("txn 4711 not found"), engine.ErrConflict},
+		{"transaction gone", nil, errors.New("txn 4711 not found"), engine.ErrUnknownOutcome},
 		{"old", nil, errors.New("session 0 txn takes too much time, txnStartTS: 1, comm: 2"), engine.ErrConflict},
 		{"undetermined", nil, tikverr.ErrResultUndetermined, engine.ErrUnknownOutcome},
 		{"undetermined when the time is over", over, tikverr.ErrResultUndetermined, engine.ErrUnknownOutcome},
