@@ -52,7 +52,7 @@ clients: ## programs with client libraries of Go, Python, Node, Java and Rust; n
 	REDOUBT_CLIENTS=1 $(GO) test -count=1 -timeout 60m -v -run 'TestClients' ./test/clients
 
 # Where the packages with tests on TiKV are, and those with some tests OnTiKV.
-TIKV_PACKAGES ?= ./engine/tikv/... ./test/tikv/...
+TIKV_PACKAGES ?= ./engine/tikv/... ./test/tikv/... ./test/front
 TIKV_BESIDES ?= ./test/differential ./test/serial
 TIKV_DIR ?= redoubt-tikv
 

@@ -53,15 +53,18 @@ type input struct {
 	watched int // a key, or -1
 	seen    int64
 	script  bool // move amount from one key to another if there is enough
+	secret  bool // the script does not say which keys it uses
 	from    int
 	to      int
 	amount  int64
 }
 
-// output is what came back; unknown if the server died.
+// output is what came back; unknown if the server died or does not know itself, none
+// if it says that nothing was done.
 type output struct {
 	unknown bool
 	aborted bool
+	none    bool
 	replies []int64
 }
 
@@ -98,7 +101,7 @@ func model(first state) porcupine.Model {
 			switch {
 			case o.unknown && after != s:
 				return []any{s, after}
-			case o.unknown || o.aborted: // EXEC may always find that a key was touched
+			case o.unknown || o.none || o.aborted: // EXEC may always find that a key was touched
 				return []any{s}
 			case !ran || !slices.Equal(replies, o.replies):
 				return nil

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -50,22 +51,15 @@ const (
 	perClient = 60 // operations in a round: what the checker can take
 )
 
-const transfer = `local have = tonumber(redis.call('GET', KEYS[1]))
-if not have or have < tonumber(ARGV[1]) or KEYS[1] == KEYS[2] then return 0 end
-redis.call('DECRBY', KEYS[1], ARGV[1])
-redis.call('INCRBY', KEYS[2], ARGV[1])
-return 1`
-
 // client is one that works on the shared keys and records what it saw.
 type client struct {
 	id    int
 	rng   *rand.Rand
 	start time.Time
 	conn  *respclient.Client
+	at    layout
 	ops   []porcupine.Operation
 }
-
-func name(key int) string { return fmt.Sprintf("k%d", key) }
 
 func (c *client) step() step {
 	st := step{kind: []string{"get", "get", "set", "incrby", "incrby", "incrby", "del"}[c.rng.IntN(7)], key: c.rng.IntN(keys)}
@@ -73,13 +67,6 @@ func (c *client) step() step {
 		st.arg = c.rng.Int64N(1_000_000)
 	}
 	return st
-}
-
-func (s step) words() []string {
-	if s.kind == "set" || s.kind == "incrby" {
-		return []string{s.kind, name(s.key), strconv.FormatInt(s.arg, 10)}
-	}
-	return []string{s.kind, name(s.key)}
 }
 
 // work does one operation after the other until the server is gone.
@@ -94,6 +81,7 @@ func (c *client) work(addr string) error {
 		in := input{watched: -1}
 		if c.rng.IntN(4) == 0 {
 			in.script, in.from, in.to, in.amount = true, c.rng.IntN(keys), c.rng.IntN(keys), c.rng.Int64N(100_000)
+			in.secret = c.at.secret && c.rng.IntN(4) == 0
 		} else {
 			if c.rng.IntN(2) == 0 {
 				if in.watched = c.rng.IntN(keys); c.look(&in) != nil {
@@ -107,7 +95,7 @@ func (c *client) work(addr string) error {
 		call := time.Since(c.start)
 		out, err := c.do(in)
 		c.ops = append(c.ops, porcupine.Operation{ClientId: c.id, Input: in, Output: out, Call: int64(call), Return: int64(time.Since(c.start))})
-		if out.unknown || err != nil {
+		if err != nil || c.conn == nil {
 			return err
 		}
 	}
@@ -117,12 +105,26 @@ func (c *client) work(addr string) error {
 // look watches a key and reads it. The read is an operation too.
 func (c *client) look(in *input) error {
 	call := time.Since(c.start)
-	if _, err := c.conn.Do("WATCH", name(in.watched)); err != nil {
-		return err
-	}
-	v, err := c.conn.Do("GET", name(in.watched))
+	v, err := c.conn.Do("WATCH", c.at.key(in.watched))
 	if err != nil {
 		return err
+	}
+	if v.IsError() {
+		if _, err := refused(v); err != nil {
+			return err
+		}
+		in.watched = -1
+		return nil
+	}
+	if v, err = c.conn.Do(c.at.words(step{kind: "get", key: in.watched})...); err != nil {
+		return err
+	}
+	if v.IsError() {
+		if _, err := refused(v); err != nil {
+			return err
+		}
+		in.watched = -1 // what was seen is not known; a transaction that is not run is none
+		return nil
 	}
 	in.seen = number(v)
 	read := input{watched: -1, steps: []step{{kind: "get", key: in.watched}}}
@@ -130,12 +132,20 @@ func (c *client) look(in *input) error {
 	return nil
 }
 
+// lost is for a connection that ended: nobody knows what was done.
+func (c *client) lost() (output, error) {
+	c.conn = nil
+	return output{unknown: true}, nil
+}
+
 func (c *client) do(in input) (output, error) {
 	if in.script {
-		v, err := c.conn.Do("EVAL", transfer, "2", name(in.from), name(in.to), strconv.FormatInt(in.amount, 10))
+		v, err := c.conn.Do(c.at.transfer(in)...)
 		switch {
 		case err != nil:
-			return output{unknown: true}, nil
+			return c.lost()
+		case v.IsError():
+			return refused(v)
 		case v.Kind != respclient.Int:
 			return output{unknown: true}, fmt.Errorf("EVAL: %v", v)
 		}
@@ -143,33 +153,51 @@ func (c *client) do(in input) (output, error) {
 	}
 	buf := respclient.AppendCommand(nil, "MULTI")
 	for _, st := range in.steps {
-		buf = respclient.AppendCommand(buf, st.words()...)
+		buf = respclient.AppendCommand(buf, c.at.words(st)...)
 	}
 	buf = respclient.AppendCommand(buf, "EXEC")
 	if err := c.conn.Write(buf); err != nil {
-		return output{unknown: true}, nil
+		return c.lost()
 	}
 	var v respclient.Value
 	for range len(in.steps) + 2 {
 		var err error
 		if v, err = c.conn.Read(); err != nil {
-			return output{unknown: true}, nil
+			return c.lost()
 		}
 	}
 	if v.IsNull {
 		return output{aborted: true}, nil
 	}
+	if v.IsError() {
+		return refused(v)
+	}
 	if v.Kind != respclient.Array || len(v.Elems) != len(in.steps) {
 		return output{unknown: true}, fmt.Errorf("EXEC: %v", v)
 	}
 	var out output
-	for _, e := range v.Elems {
+	for i, e := range v.Elems {
 		if e.IsError() {
 			return output{unknown: true}, fmt.Errorf("EXEC: %v", v)
 		}
-		out.replies = append(out.replies, number(e))
+		n := number(e)
+		if in.steps[i].kind == "set" && (n == 0 || n == 1) {
+			n = 0 // HSET and ZADD say whether it was new
+		}
+		out.replies = append(out.replies, n)
 	}
 	return out, nil
+}
+
+// refused is what an error means that a server on a shared store may answer.
+func refused(v respclient.Value) (output, error) {
+	switch kind, _, _ := strings.Cut(v.Str, " "); kind {
+	case "UNKNOWN":
+		return output{unknown: true}, nil
+	case "TRYAGAIN":
+		return output{none: true}, nil
+	}
+	return output{unknown: true}, fmt.Errorf("unexpected: %v", v)
 }
 
 // number is a reply as the model has it.
@@ -182,15 +210,17 @@ func number(v respclient.Value) int64 {
 	case v.Kind == respclient.Status:
 		return 0
 	}
-	n, err := strconv.ParseInt(v.Str, 10, 64)
-	if err != nil {
-		return -7 // no model has it
+	if n, err := strconv.ParseInt(v.Str, 10, 64); err == nil {
+		return n
 	}
-	return n
+	if f, err := strconv.ParseFloat(v.Str, 64); err == nil { // a score
+		return int64(f)
+	}
+	return -7 // no model has it
 }
 
 // current reads the state of a server that nobody else uses.
-func current(t *testing.T, addr string) (s state) {
+func current(t *testing.T, addr string, at layout) (s state) {
 	t.Helper()
 	conn, err := respclient.Dial(addr)
 	if err != nil {
@@ -198,24 +228,33 @@ func current(t *testing.T, addr string) (s state) {
 	}
 	defer conn.Close()
 	for k := range s {
-		v, err := conn.Do("GET", name(k))
-		if err != nil {
-			t.Fatal(err)
+		for begin := time.Now(); ; {
+			v, err := conn.Do(at.words(step{kind: "get", key: k})...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !v.IsError() {
+				s[k] = number(v)
+				break
+			}
+			if _, err := refused(v); err != nil || time.Since(begin) > time.Minute {
+				t.Fatal(v)
+			}
 		}
-		s[k] = number(v)
 	}
 	return s
 }
 
-// round runs all clients once, and returns what they recorded.
-func round(t *testing.T, addr string, rng *rand.Rand, end func()) (ops []porcupine.Operation, start time.Time) {
+// round runs all clients once, spread over some addresses, and returns what they
+// recorded.
+func round(t *testing.T, at layout, rng *rand.Rand, end func(), addrs ...string) (ops []porcupine.Operation, start time.Time) {
 	start = time.Now()
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	for i := range clients {
-		c := &client{id: i, rng: rand.New(rand.NewPCG(rng.Uint64(), uint64(i))), start: start}
+		c := &client{id: i, rng: rand.New(rand.NewPCG(rng.Uint64(), uint64(i))), start: start, at: at}
 		wg.Go(func() {
-			if err := c.work(addr); err != nil {
+			if err := c.work(addrs[i%len(addrs)]); err != nil {
 				t.Error(err)
 			}
 			mu.Lock()
@@ -233,17 +272,23 @@ func verify(t *testing.T, before, after state, ops []porcupine.Operation, start 
 	t.Helper()
 	// What was under way when the server died had happened by now, or never will.
 	now := int64(time.Since(start))
+	for i := range ops {
+		if ops[i].Output.(output).unknown {
+			ops[i].Return = now - 1
+		}
+	}
+	check(t, before, after, ops, now)
+}
+
+// check is verify for operations that have ended when they say so.
+func check(t *testing.T, before, after state, ops []porcupine.Operation, now int64) {
+	t.Helper()
 	read, out := input{watched: -1}, output{}
 	for k := range after {
 		read.steps = append(read.steps, step{kind: "get", key: k})
 		out.replies = append(out.replies, after[k])
 	}
 	ops = append(ops, porcupine.Operation{ClientId: clients, Input: read, Output: out, Call: now, Return: now + 1})
-	for i := range ops {
-		if ops[i].Output.(output).unknown {
-			ops[i].Return = now - 1
-		}
-	}
 	switch result, info := porcupine.CheckOperationsVerbose(model(before), ops, 60*time.Second); result {
 	case porcupine.Illegal:
 		path := filepath.Join(os.TempDir(), fmt.Sprintf("redoubt-serial-%d.html", *seed))
@@ -270,13 +315,13 @@ func TestKilled(t *testing.T) {
 			total, finished := 0, 0
 			p := testserver.StartProcess(t, program, dir, args...)
 			for range *rounds {
-				before := current(t, p.Addr)
-				ops, start := round(t, p.Addr, rng, func() {
+				before := current(t, p.Addr, plain)
+				ops, start := round(t, plain, rng, func() {
 					<-time.After(time.Duration(5+rng.IntN(150)) * time.Millisecond)
 					p.Kill()
-				})
+				}, p.Addr)
 				p = testserver.StartProcess(t, program, dir, args...)
-				verify(t, before, current(t, p.Addr), ops, start)
+				verify(t, before, current(t, p.Addr, plain), ops, start)
 				total += len(ops)
 				for _, op := range ops {
 					if o := op.Output.(output); !o.unknown && !o.aborted {
@@ -303,9 +348,9 @@ func TestServed(t *testing.T) {
 			addr := testserver.Start(t, o).Addr
 			rng := rand.New(rand.NewPCG(*seed, uint64(100+i)))
 			for range *rounds {
-				before := current(t, addr)
-				ops, start := round(t, addr, rng, func() {})
-				verify(t, before, current(t, addr), ops, start)
+				before := current(t, addr, plain)
+				ops, start := round(t, plain, rng, func() {}, addr)
+				verify(t, before, current(t, addr, plain), ops, start)
 			}
 		})
 	}

@@ -1,0 +1,202 @@
+package serial
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"redoubt/engine"
+	"redoubt/internal/respclient"
+	"redoubt/internal/sharedmem"
+	"redoubt/internal/testserver"
+	"redoubt/internal/testtikv"
+)
+
+// The same with several front ends of one store. What one of them does the others
+// know only by the store: each key's meta row is what keeps their executions apart.
+
+const fronts = 3
+
+// fill makes the collections so large that each element is a row of its own.
+func fill(t *testing.T, c *respclient.Client) {
+	t.Helper()
+	pad := strings.Repeat("x", 64)
+	hash, zset := []string{"HSET", "large:h"}, []string{"ZADD", "large:z"}
+	for i := range 600 {
+		hash = append(hash, "pad"+strconv.Itoa(i), pad)
+		zset = append(zset, strconv.Itoa(-i-1), "pad"+strconv.Itoa(i))
+	}
+	for _, words := range [][]string{hash, zset} {
+		if v, err := c.Do(words...); err != nil || v.IsError() {
+			t.Fatal(v, err)
+		}
+	}
+}
+
+// faults are what commits of a store in memory meet: conflicts, delays, and answers
+// that are lost, of commits that happened and of others that did not.
+func faults(seed uint64) func(*engine.Batch) sharedmem.Fault {
+	var mu sync.Mutex
+	rng := rand.New(rand.NewPCG(seed, 1))
+	return func(*engine.Batch) (f sharedmem.Fault) {
+		mu.Lock()
+		defer mu.Unlock()
+		if rng.IntN(4) == 0 {
+			f.Delay = time.Duration(rng.IntN(1500)) * time.Microsecond
+		}
+		switch n := rng.IntN(100); {
+		case n < 10:
+			f.Err = engine.ErrConflict
+		case n < 12:
+			f.Err = engine.ErrUnknownOutcome
+		case n < 14:
+			f.Err, f.Applied = engine.ErrUnknownOutcome, true
+		}
+		return f
+	}
+}
+
+// TestFronts checks several front ends in this process, where the race detector sees
+// them.
+func TestFronts(t *testing.T) {
+	for i, c := range []struct {
+		name   string
+		at     layout
+		faulty bool
+		args   []string
+	}{
+		{name: "strings", at: plain}, {name: "mixed", at: mixed}, {name: "large", at: large, args: []string{"--io-threads", "3"}},
+		{name: "strings with faults", at: plain, faulty: true}, {name: "mixed with faults", at: mixed, faulty: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			t.Logf("seed %d", *seed)
+			f := testserver.MemFronts(t, fronts, testserver.Options{Args: c.args})
+			fill(t, f.Dial(0))
+			rng := rand.New(rand.NewPCG(*seed, uint64(200+i)))
+			total, unknown, none := 0, 0, 0
+			for r := range *rounds {
+				before := current(t, f.Addr(r), c.at)
+				for i := range fronts {
+					if c.faulty {
+						f.Engine(i).Intercept(faults(rng.Uint64()))
+					}
+				}
+				ops, start := round(t, c.at, rng, func() {}, f.Addr(0), f.Addr(1), f.Addr(2))
+				for i := range fronts {
+					f.Engine(i).Intercept(nil)
+				}
+				// Whatever happens to a commit of this store has happened when it answers.
+				now := int64(time.Since(start))
+				check(t, before, current(t, f.Addr(r+1), c.at), ops, now)
+				total += len(ops)
+				for _, op := range ops {
+					switch o := op.Output.(output); {
+					case o.unknown:
+						unknown++
+					case o.none:
+						none++
+					}
+				}
+			}
+			t.Logf("%d operations, %d of them with an unknown outcome, %d given up", total, unknown, none)
+			if c.faulty && *rounds > 2 && unknown == 0 {
+				t.Error("no outcome was unknown: the test tested less than it should")
+			}
+		})
+	}
+}
+
+// TestFrontsOnTiKV checks front ends that are processes of their own, on a cluster
+// with small regions, while front ends are killed, and the store.
+func TestFrontsOnTiKV(t *testing.T) {
+	var cluster *testtikv.Cluster
+	pd := os.Getenv("REDOUBT_TIKV_PD")
+	if pd == "" {
+		cluster = testtikv.Start(t, testtikv.RegionSize(128<<10))
+		pd = cluster.PD()
+	}
+	t.Logf("seed %d", *seed)
+	f := testserver.TiKVFronts(t, fronts, program, pd, testtikv.Prefix(t))
+	fill(t, f.Dial(0))
+	rng := rand.New(rand.NewPCG(*seed, 300))
+	total, finished, unknown, none, kills, storeKills := 0, 0, 0, 0, 0, 0
+	for r := range 3 * *rounds {
+		at := []layout{mixed, plain, large}[r%3]
+		before := current(t, f.Addr(r), at)
+		stop := make(chan struct{})
+		var wg sync.WaitGroup
+		wg.Go(func() { grow(f.Addr(rng.IntN(fronts)), r, stop) })
+		victim := -1
+		ops, start := round(t, at, rng, func() {
+			<-time.After(time.Duration(20+rng.IntN(400)) * time.Millisecond)
+			switch {
+			case r%3 == 1:
+				victim = rng.IntN(fronts)
+				f.Kill(victim)
+				kills++
+			case r%3 == 2 && cluster != nil:
+				cluster.KillStore()
+				<-time.After(time.Duration(rng.IntN(500)) * time.Millisecond)
+				cluster.StartStore()
+				storeKills++
+			}
+		}, f.Addr(0), f.Addr(1), f.Addr(2))
+		close(stop)
+		wg.Wait()
+		if victim >= 0 {
+			f.Restart(victim)
+		}
+		verify(t, before, current(t, f.Addr(r+1), at), ops, start)
+		total += len(ops)
+		for _, op := range ops {
+			switch o := op.Output.(output); {
+			case o.unknown:
+				unknown++
+			case o.none:
+				none++
+			case !o.aborted:
+				finished++
+			}
+		}
+		if t.Failed() {
+			break
+		}
+	}
+	t.Logf("%d operations, %d finished, %d with an unknown outcome, %d given up; %d front ends killed, the store %d times",
+		total, finished, unknown, none, kills, storeKills)
+	if finished == 0 {
+		t.Error("nothing was finished: the test tested nothing")
+	}
+}
+
+// grow writes beside the keys of the test, and into its collections, so that regions
+// are split.
+func grow(addr string, round int, stop <-chan struct{}) {
+	c, err := respclient.Dial(addr)
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	pad := strings.Repeat("y", 2000)
+	for i := 0; ; i++ {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		for _, words := range [][]string{
+			{"SET", fmt.Sprintf("k%d:%d", i%keys, round*1000+i), pad},
+			{"HSET", "large:h", fmt.Sprintf("pad%d:%d", round, i), pad},
+		} {
+			if _, err := c.Do(words...); err != nil {
+				return
+			}
+		}
+	}
+}
