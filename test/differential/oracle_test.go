@@ -12,6 +12,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"redoubt/internal/race"
 	"strings"
 	"testing"
 	"time"
@@ -34,6 +35,9 @@ func each(t *testing.T, count int, live bool, targets []target) {
 // eachIn is each in one version of the protocol, or in both in turns.
 func eachIn(t *testing.T, count, version int, live bool, targets []target) {
 	t.Helper()
+	if race.Enabled {
+		count = count/3 + 1
+	}
 	if *sequences > 0 {
 		count = *sequences
 	}

@@ -91,6 +91,10 @@ func TestScripts(t *testing.T) {
 		f := load(t, name, paths[name])
 		for _, o := range []testserver.Options{{Engine: "mem"}, {Engine: "local"}, {Engine: "tight"}, {Engine: "cold"}, {Engine: "contended"}, {Engine: "mem", Pipes: true}} {
 			for _, proto := range []int{2, 3} {
+				// The race detector takes its time: those that share most, and one protocol.
+				if race.Enabled && (o.Engine != "cold" && o.Engine != "contended" && !o.Pipes || proto != 2+len(name)%2) {
+					continue
+				}
 				label := name + "/" + o.Engine + "-" + protoCase(proto)
 				if o.Pipes {
 					label += "-pipes"
