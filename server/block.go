@@ -64,6 +64,9 @@ func (s *session) blockFrom(c *executor.Call, block *command.Block, proto int, q
 	s.car.post(func() {
 		s.deferred = nil
 		s.unmute()
+		if s.srv.monitors.Load() > 0 {
+			s.srv.feedMonitors(s, w.cmd, w.args)
+		}
 		s.block(w)
 	})
 	return w.waiter

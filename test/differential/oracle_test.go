@@ -12,11 +12,11 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"redoubt/internal/race"
 	"strings"
 	"testing"
 	"time"
 
+	"redoubt/internal/race"
 	"redoubt/internal/testserver"
 )
 
