@@ -176,8 +176,10 @@ type SharedView interface {
 	Lone()
 	// Stamp returns the moment that the view shows, 0 if it is a lone one.
 	Stamp() (Stamp, error)
-	// Before has Commit answer ErrConflict if it would take effect at s or later.
-	Before(s Stamp)
+	// Before has Commit answer ErrConflict if it would take effect at the moment that
+	// until returns, or later. A commit may take its time, so until is asked when the
+	// moment of the commit is known, from any goroutine.
+	Before(until func() Stamp)
 	// Version of a row as the view shows it: 0 if there is none, and another one
 	// whenever the row was put.
 	Version(key []byte) (uint64, error)

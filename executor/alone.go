@@ -73,6 +73,11 @@ func (b *Batch) runFrozen(c *Call) engine.Ticket {
 		return 0
 	}
 	snap, err := b.x.eng.Snapshot()
+	if err == nil && b.x.shared != nil {
+		if err = b.snapped(); err != nil {
+			err = errors.Join(err, snap.Close())
+		}
+	}
 	if err != nil {
 		b.Commit()
 		b.fail(c, fmt.Errorf("snapshot: %w", err))

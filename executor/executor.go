@@ -323,7 +323,7 @@ func (b *Batch) Run(c *Call) bool {
 			return true
 		case unlatched:
 			if b.x.shared != nil {
-				b.x.needy[c.Cmd.ID].Store(needyCalls)
+				b.x.needy[c.Cmd.ID%maxCommands].Store(needyCalls)
 				b.commit()
 				continue // now on the state of one moment
 			}

@@ -39,7 +39,7 @@ type sharedRun struct {
 	parked    []*Waiter
 }
 
-// maxCommands is more than there are.
+// maxCommands is more than there are; if not, some share their place among the needy.
 const maxCommands = 1024
 
 // errContended is told to a client whose command has been run again for too long.
@@ -121,7 +121,7 @@ const needyCalls = 32
 
 // needs says that a command has lately needed more than a row.
 func (x *Executor) needs(cmd *command.Command) bool {
-	n := &x.needy[cmd.ID]
+	n := &x.needy[cmd.ID%maxCommands]
 	return n.Load() > 0 && n.Add(-1) >= 0
 }
 
@@ -189,7 +189,7 @@ func (b *Batch) holds() error {
 		return engine.ErrConflict
 	}
 	if b.frozen || !r.read {
-		return nil // a snapshot was looked at when it was taken
+		return nil // for a snapshot see snapped
 	}
 	at := engine.Stamp(0)
 	if !r.lone {
@@ -210,9 +210,22 @@ func (b *Batch) holds() error {
 		return engine.ErrConflict
 	}
 	if !b.rows.Empty() {
-		r.view.Before(r.lease.Until())
+		r.view.Before(b.x.until)
 	}
 	return nil
+}
+
+// until is the moment until which the catalog in use holds, as far as is known now. What
+// commits has the latch of the whole keyspace, so it is the catalog that it used.
+func (x *Executor) until() engine.Stamp { return x.space.Lease().Until() }
+
+// snapped says whether the catalog held at the moment of a snapshot that was just taken.
+func (b *Batch) snapped() error {
+	at, err := b.x.shared.Stamp() // not before the snapshot's
+	if err == nil && !b.x.space.Lease().Holds(at) {
+		b.shared.outdated, err = true, engine.ErrConflict
+	}
+	return err
 }
 
 // conflicts says whether the batch came to nothing and is to be run again.

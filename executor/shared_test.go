@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -354,4 +355,24 @@ func TestFlushAcrossProcesses(t *testing.T) {
 	q.want("set new 1", "OK")
 	p.want("get new", "1")
 	p.want("get old", "(nil)")
+}
+
+// A walk over all keys, which is on a snapshot, does not go by databases that another
+// process has replaced before the snapshot was taken.
+func TestSnapshotsGoByTheCatalog(t *testing.T) {
+	t.Parallel()
+	store := sharedmem.New()
+	var ahead atomic.Int64
+	store.SetClock(func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) })
+	p, q := openShared(t, store), openShared(t, store)
+	ctx, cancel := context.WithCancel(context.Background())
+	var following sync.WaitGroup
+	following.Go(func() { p.x.follow(ctx) })
+	defer following.Wait()
+	defer cancel()
+	q.want("set old 1", "OK") // q has a lease now, and does not look at the catalog
+	p.want("flushdb", "OK")   // which is in effect at once: there are no members
+	ahead.Store(int64(time.Hour))
+	following.Go(func() { q.x.follow(ctx) })
+	q.want("keys *", "[]")
 }

@@ -306,7 +306,7 @@ func testBefore(t *testing.T, s *suite) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			v.Before(e.Later(at, c.ahead))
+			v.Before(func() engine.Stamp { return e.Later(at, c.ahead) })
 			_, err = v.Commit(batch("a=" + c.name))
 			return err
 		}
@@ -328,7 +328,7 @@ func testBefore(t *testing.T, s *suite) {
 	for {
 		v := one.view().(engine.SharedView)
 		one.get(v, "a")
-		v.Before(limit)
+		v.Before(func() engine.Stamp { return limit })
 		_, err := v.Commit(batch("b=x"))
 		v.Close()
 		if errors.Is(err, engine.ErrConflict) {

@@ -102,9 +102,9 @@ func TestLater(t *testing.T) {
 
 func TestLease(t *testing.T) {
 	t.Parallel()
-	limit := oracle.ComposeTS(10_000, 0)
+	limit := lease(func() engine.Stamp { return engine.Stamp(oracle.ComposeTS(10_000, 0)) })
 	for ms, ok := range map[int64]bool{0: true, 9749: true, 9750: false, 9999: false, 10_000: false, 20_000: false} {
-		if _, err := lease(limit).CheckBySchemaVer(oracle.ComposeTS(ms, 0), nil); (err == nil) != ok || err != nil && !errors.Is(err, errLate) {
+		if _, err := limit.CheckBySchemaVer(oracle.ComposeTS(ms, 0), nil); (err == nil) != ok || err != nil && !errors.Is(err, errLate) {
 			t.Errorf("at %d: %v", ms, err)
 		}
 	}

@@ -138,14 +138,14 @@ func (v *view) deleteRange(lo, hi []byte) error {
 	return nil
 }
 
-// commit commits a transaction, before a moment if it is not 0.
-func (e *Engine) commit(ctx context.Context, txn *transaction.KVTxn, before engine.Stamp) error {
+// commit commits a transaction, before a moment if there is one.
+func (e *Engine) commit(ctx context.Context, txn *transaction.KVTxn, before func() engine.Stamp) error {
 	txn.SetVars(vars)
 	txn.SetEnable1PC(e.onePC)
 	txn.SetEnableAsyncCommit(e.onePC)
 	// Locks of others are dealt with in rpc.go.
 	txn.SetPrewriteEncounterLockPolicy(transaction.NoResolvePolicy)
-	if before != 0 {
+	if before != nil {
 		txn.SetSchemaLeaseChecker(lease(before))
 	}
 	err := e.commitError(ctx, txn.Commit(ctx))
@@ -162,7 +162,7 @@ func (e *Engine) commit(ctx context.Context, txn *transaction.KVTxn, before engi
 
 // lease ends at a moment: what takes effect then or later is refused. TiDB uses the
 // hook in the same way, with the version of a schema.
-type lease uint64
+type lease func() engine.Stamp
 
 var errLate = errors.New("the commit would take effect too late")
 
@@ -170,7 +170,7 @@ var errLate = errors.New("the commit would take effect too late")
 // the present time, and the moment is then at most safeWindow later; else it is called
 // with the moment itself. One cannot tell which, so both get the window.
 func (l lease) CheckBySchemaVer(ts uint64, _ transaction.SchemaVer) (*transaction.RelatedSchemaChange, error) {
-	if ts+oracle.ComposeTS(safeWindow.Milliseconds(), 0) >= uint64(l) {
+	if ts+oracle.ComposeTS(safeWindow.Milliseconds(), 0) >= uint64(l()) {
 		return nil, errLate
 	}
 	return nil, nil

@@ -28,7 +28,7 @@ type view struct {
 	settled  bool // a commit was tried
 	closed   bool
 	placed   bool // it holds one of the engine's places
-	before   engine.Stamp
+	before   func() engine.Stamp
 	deadline time.Time
 	token    uint64 // among the readers; 0 if there is none
 
@@ -307,7 +307,7 @@ func (v *view) Stamp() (engine.Stamp, error) {
 }
 
 // Before implements engine.SharedView.
-func (v *view) Before(s engine.Stamp) { v.before = s }
+func (v *view) Before(until func() engine.Stamp) { v.before = until }
 
 // Close implements engine.View.
 func (v *view) Close() {

@@ -200,7 +200,7 @@ func TestBefore(t *testing.T) {
 	}{{1000, true}, {1099, true}, {1100, false}, {2000, false}} {
 		v := begin(t, e)
 		get(t, v, "a")
-		v.Before(limit)
+		v.Before(func() engine.Stamp { return limit })
 		now = time.UnixMilli(c.ms)
 		if _, err := v.Commit(batch("a=1")); (err == nil) != c.ok || !c.ok && !errors.Is(err, engine.ErrConflict) {
 			t.Errorf("at %d ms: %v", c.ms, err)

@@ -112,15 +112,15 @@ func (s *Store) changed(key []byte) (engine.Stamp, error) {
 
 // commit writes a batch that was made from what a view showed at a moment. The view
 // is the one of the snapshot that range deletes look at.
-func (s *Store) commit(b *engine.Batch, was, before engine.Stamp, view engine.Reader) (engine.Ticket, error) {
+func (s *Store) commit(b *engine.Batch, was engine.Stamp, before func() engine.Stamp, view engine.Reader) (engine.Ticket, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if was < s.forgotten {
 		return 0, fmt.Errorf("commit of a view of moment %d: %d was forgotten", was, s.forgotten)
 	}
 	at := s.stamp()
-	if before != 0 && at >= before {
-		return 0, fmt.Errorf("commit at moment %d, not before %d: %w", at, before, engine.ErrConflict)
+	if before != nil && at >= before() {
+		return 0, fmt.Errorf("commit at moment %d, too late: %w", at, engine.ErrConflict)
 	}
 	var w engine.Batch
 	for key := range b.Checks() {

@@ -98,7 +98,7 @@ type view struct {
 	one     []byte    // the row that a lone view has read
 	s       *snapshot // nil until the first read
 	near    map[string]bool
-	before  engine.Stamp
+	before  func() engine.Stamp
 	settled bool // a commit was tried
 }
 
@@ -195,7 +195,7 @@ func (v *view) Stamp() (engine.Stamp, error) {
 	return v.s.at, nil
 }
 
-func (v *view) Before(s engine.Stamp) { v.before = s }
+func (v *view) Before(until func() engine.Stamp) { v.before = until }
 
 func (v *view) Version(key []byte) (uint64, error) {
 	if err := v.ask(key); err != nil {
