@@ -14,7 +14,7 @@ func (t *Tx) EdgeRow(lo, hi []byte, reverse bool) (key, value []byte, found bool
 		return nil, nil, false
 	}
 	at := len(t.vals)
-	row, n, found, err := t.Rows.Edge(lo, hi, reverse, t.vals)
+	row, n, found, err := t.rowsOf(lo).Edge(lo, hi, reverse, t.vals)
 	if err != nil {
 		t.err = fmt.Errorf("read row: %w", err)
 		return nil, nil, false

@@ -3,6 +3,8 @@ package keyspace
 import (
 	"encoding/binary"
 	"slices"
+
+	"redoubt/engine"
 )
 
 // A value that an execution has just made has no rows in the store, since its id was
@@ -15,10 +17,23 @@ func (t *Tx) isFresh(row []byte) bool {
 		slices.Contains(t.fresh, binary.BigEndian.Uint64(row[3:]))
 }
 
-// getFresh is GetRow for such a row.
-func (t *Tx) getFresh(row []byte) ([]byte, bool) {
-	v, found, _ := t.Rows.Batch.Get(row)
-	at := len(t.vals)
-	t.vals = append(t.vals, v...)
-	return t.vals[at:len(t.vals):len(t.vals)], found
+// rowsOf is where the row is looked for, or the range that begins there: for such a
+// value among the rows that the execution has written, and nowhere else.
+func (t *Tx) rowsOf(row []byte) *engine.Txn {
+	if !t.isFresh(row) {
+		return &t.Rows
+	}
+	t.own = engine.Txn{View: noView, Batch: t.Rows.Batch}
+	return &t.own
+}
+
+// noView is a view of no rows, to be read only.
+var noView engine.View = nothing{}
+
+type nothing struct{ engine.View }
+
+func (nothing) Get(_, dst []byte) ([]byte, bool, error)  { return dst, false, nil }
+func (nothing) Iter(_, _ []byte, _ bool) engine.Iterator { return noRows{} }
+func (nothing) Edge(_, _ []byte, _ bool, b []byte) ([]byte, int, bool, bool) {
+	return b, 0, false, true
 }

@@ -63,8 +63,9 @@ type Tx struct {
 	vals []byte // values read by this execution
 	soon ahead  // rows that it is about to read
 
-	guards []guard  // on a shared store: see guard.go
-	fresh  []uint64 // ids of values that this execution has made: see fresh.go
+	guards []guard    // on a shared store: see guard.go
+	fresh  []uint64   // ids of values that this execution has made: see fresh.go
+	own    engine.Txn // the same
 }
 
 // TxMark is a place to roll a transaction back to.
@@ -167,9 +168,6 @@ func (t *Tx) GetRow(row []byte) ([]byte, bool) {
 	if t.err != nil {
 		return nil, false
 	}
-	if t.isFresh(row) {
-		return t.getFresh(row)
-	}
 	if t.reads++; t.reads > 1 && !t.Latched {
 		t.err = ErrLatch
 		return nil, false
@@ -178,7 +176,7 @@ func (t *Tx) GetRow(row []byte) ([]byte, bool) {
 		t.read()
 	}
 	at := len(t.vals)
-	v, found, err := t.Rows.Get(row, t.vals)
+	v, found, err := t.rowsOf(row).Get(row, t.vals)
 	if err != nil {
 		t.err = fmt.Errorf("read row: %w", err)
 		return nil, false
@@ -220,7 +218,7 @@ func (t *Tx) IterRows(lo, hi []byte, reverse bool) engine.Iterator {
 	if t.err != nil {
 		return noRows{}
 	}
-	return t.Rows.Iter(lo, hi, reverse)
+	return t.rowsOf(lo).Iter(lo, hi, reverse)
 }
 
 // IterKind iterates over the rows of one kind of a value, those whose keys go on
