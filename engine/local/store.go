@@ -58,8 +58,16 @@ func isReserved(key []byte) bool { return len(key) >= 4 && string(key[:4]) == st
 // store, so it goes with formatVersion.
 const pebbleFormat = lsm.FormatColumnarBlocks
 
-// tableBytes is the size at which a round begins another table, by default.
-const tableBytes = 32 << 20
+// A table of the last level has lastBytes, one of the others upperBytes, and a round
+// begins another one at tableBytes, by default. Small tables have small filters: a
+// filter is read and cached as a whole, that of a table of 32 MB full of small rows has
+// two megabytes, which no shard of a small cache takes, so every cold read would read
+// it anew. The last level, where nearly all rows are, has no filters.
+const (
+	tableBytes = 8 << 20
+	upperBytes = 4 << 20
+	lastBytes  = 32 << 20
+)
 
 // l0Patience is the number of L0 sublevels at which the next round waits for
 // compactions.
@@ -91,11 +99,12 @@ func openStore(fs *diskFS, dir, rounds string, cache int64, log *slog.Logger, fa
 		EventListener:              s.listener(),
 	}
 	for i := range o.Levels {
-		if i < len(o.Levels)-1 { // Pebble's Get does not use those of the last level
-			o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
-		}
 		o.Levels[i].BlockSize = 4 << 10 // a cold read takes one, and leaves it as garbage
-		o.TargetFileSizes[i] = tableBytes
+		o.TargetFileSizes[i] = lastBytes
+		if i < len(o.Levels)-1 { // Pebble's Get does not use filters of the last level
+			o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+			o.TargetFileSizes[i] = upperBytes
+		}
 		// Snappy while data is young and rewritten often, zstd where it settles.
 		compression := block.SnappyCompression
 		if i == len(o.Levels)-1 {

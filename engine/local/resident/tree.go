@@ -340,7 +340,8 @@ func (t *tree) cut(n *node, key []byte, ref arena.Ref, alive int) {
 	n.lives[k] -= alive
 	kid := n.kids[k]
 	t.cut(kid, key, ref, alive)
-	// Two small neighbours become one, so an empty node never stays.
+	// Two small neighbours become one. An empty node goes, and leaves its parent empty
+	// if it was the last one there: that is then for the parent's parent to see.
 	size := kid.size()
 	if size > fanout/2 {
 		return
@@ -349,7 +350,7 @@ func (t *tree) cut(n *node, key []byte, ref arena.Ref, alive int) {
 		t.join(n, k)
 	} else if k > 0 && n.kids[k-1].size()+size <= fanout/2 {
 		t.join(n, k-1)
-	} else if size == 0 && len(n.kids) > 1 {
+	} else if size == 0 {
 		t.free(kid)
 		n.without(k, max(0, k-1))
 	}
@@ -359,7 +360,9 @@ func (t *tree) cut(n *node, key []byte, ref arena.Ref, alive int) {
 func (n *node) without(kid, sep int) {
 	n.kids = slices.Delete(n.kids, kid, kid+1)
 	n.lives = slices.Delete(n.lives, kid, kid+1)
-	n.seps = slices.Delete(n.seps, sep, sep+1)
+	if len(n.seps) > 0 {
+		n.seps = slices.Delete(n.seps, sep, sep+1)
+	}
 	switch {
 	case len(n.seps) == 0:
 		n.undress()
