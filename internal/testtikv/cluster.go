@@ -23,6 +23,7 @@ type cluster struct {
 	bin  Binaries
 	attr func() *syscall.SysProcAttr
 
+	secure            string   // where PD listens for clients with TLS
 	pd, store         *process // nil if it was never started
 	pdLink, storeLink *Link    // nil unless asked for
 }
@@ -30,6 +31,7 @@ type cluster struct {
 type options struct {
 	regionSize int
 	linked     bool
+	tls        []string // flags of PD and of the store
 }
 
 // An Option changes the cluster that Start starts.
@@ -38,6 +40,13 @@ type Option func(*options)
 // RegionSize has regions split from so many bytes on. Unistore looks every five
 // seconds.
 func RegionSize(bytes int) Option { return func(o *options) { o.regionSize = bytes } }
+
+// TLS has clients need a certificate of an authority; the cluster itself has the one
+// given. These are files. The store goes on talking to PD without TLS, as unistore can
+// do no other.
+func TLS(ca, cert, key string) Option {
+	return func(o *options) { o.tls = []string{"--cacert", ca, "--cert", cert, "--key", key} }
+}
 
 // Linked puts a Link in front of PD and of the store.
 func Linked() Option { return func(o *options) { o.linked = true } }
@@ -87,6 +96,12 @@ func (c *cluster) start() error {
 			return err
 		}
 	}
+	if c.tls != nil {
+		var err error
+		if c.secure, err = freeAddress(); err != nil {
+			return err
+		}
+	}
 	if err := os.MkdirAll(c.dir, 0o755); err != nil {
 		return err
 	}
@@ -109,10 +124,15 @@ func (c *cluster) startPD() error {
 		return err
 	}
 	at, peer := "http://"+c.addresses.PD, "http://"+c.Peer
-	p, err := launch("PD", filepath.Join(c.dir, "pd.log"), c.attr(), c.bin.PD,
+	listen, advertise := at, "http://"+c.PD()
+	if c.secure != "" {
+		listen += ",https://" + c.secure
+		advertise = listen
+	}
+	p, err := launch("PD", filepath.Join(c.dir, "pd.log"), c.attr(), c.bin.PD, append([]string{
 		"--name", "pd", "--config", config, "--data-dir", filepath.Join(c.dir, "pd"), "-L", "warn",
-		"--client-urls", at, "--advertise-client-urls", "http://"+c.PD(),
-		"--peer-urls", peer, "--advertise-peer-urls", peer, "--initial-cluster", "pd="+peer)
+		"--client-urls", listen, "--advertise-client-urls", advertise,
+		"--peer-urls", peer, "--advertise-peer-urls", peer, "--initial-cluster", "pd=" + peer}, c.tls...)...)
 	if err != nil {
 		return err
 	}
@@ -145,7 +165,7 @@ func (c *cluster) startStore() error {
 	if c.regionSize > 0 {
 		args = append(args, "--region-size", strconv.Itoa(c.regionSize))
 	}
-	p, err := launch("store", filepath.Join(c.dir, "store.log"), c.attr(), c.bin.Store, args...)
+	p, err := launch("store", filepath.Join(c.dir, "store.log"), c.attr(), c.bin.Store, append(args, c.tls...)...)
 	if err != nil {
 		return err
 	}
@@ -155,7 +175,10 @@ func (c *cluster) startStore() error {
 
 // PD is the address for clients.
 func (c *cluster) PD() string {
-	if c.pdLink != nil {
+	switch {
+	case c.secure != "":
+		return c.secure
+	case c.pdLink != nil:
 		return c.pdLink.Addr()
 	}
 	return c.addresses.PD

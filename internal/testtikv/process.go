@@ -131,3 +131,11 @@ func (p *process) kill() error {
 	<-p.done
 	return nil
 }
+
+// pause stops the program, and returns when it stands still.
+func (p *process) pause() error {
+	if err := p.signal(sigPause); err != nil {
+		return err
+	}
+	return p.await(func() error { return stands(p.cmd.Process.Pid) })
+}

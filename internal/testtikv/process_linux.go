@@ -1,7 +1,10 @@
 package testtikv
 
 import (
+	"bytes"
+	"fmt"
 	"os"
+	"path/filepath"
 	"syscall"
 )
 
@@ -26,4 +29,23 @@ func commandLine(pid string) string {
 		return ""
 	}
 	return string(text)
+}
+
+// stands says whether a process that was told to pause does: each thread stops when it
+// next looks.
+func stands(pid int) error {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil {
+		return err
+	}
+	for _, name := range threads {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			continue // it has ended
+		}
+		if i := bytes.LastIndexByte(text, ')'); !bytes.HasPrefix(text[i+1:], []byte(" T")) {
+			return fmt.Errorf("a thread goes on: %s", text)
+		}
+	}
+	return nil
 }

@@ -140,7 +140,7 @@ func (c *Cluster) KillStore() { c.t.Helper(); c.must("kill the store", c.c.store
 func (c *Cluster) StartStore() { c.t.Helper(); c.must("start the store", c.c.startStore()) }
 
 // PauseStore stops the store until ResumeStore; its connections stay.
-func (c *Cluster) PauseStore() { c.t.Helper(); c.must("pause the store", c.c.store.signal(sigPause)) }
+func (c *Cluster) PauseStore() { c.t.Helper(); c.must("pause the store", c.c.store.pause()) }
 
 // ResumeStore lets a paused store go on.
 func (c *Cluster) ResumeStore() {
@@ -155,7 +155,7 @@ func (c *Cluster) KillPD() { c.t.Helper(); c.must("kill PD", c.c.pd.kill()) }
 func (c *Cluster) StartPD() { c.t.Helper(); c.must("start PD", c.c.startPD()) }
 
 // PausePD stops PD until ResumePD; its connections stay.
-func (c *Cluster) PausePD() { c.t.Helper(); c.must("pause PD", c.c.pd.signal(sigPause)) }
+func (c *Cluster) PausePD() { c.t.Helper(); c.must("pause PD", c.c.pd.pause()) }
 
 // ResumePD lets a paused PD go on.
 func (c *Cluster) ResumePD() { c.t.Helper(); c.must("resume PD", c.c.pd.signal(sigResume)) }

@@ -2,7 +2,6 @@ package tikv_test
 
 import (
 	"fmt"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -293,70 +292,6 @@ func TestUnknownOutcome(t *testing.T) {
 		}
 	}
 	t.Logf("%d unknown outcomes", unknown)
-}
-
-// TestCrowd has many clients meet a store that is out of reach: what is under way
-// stays bounded.
-func TestCrowd(t *testing.T) { // not beside others: goroutines are counted
-	const clients = 200
-	b := breakable(t)
-	b.Engine.(*tikv.Engine).SetMaxTransactions(64)
-	send(t, b.dial(), "SET a 1")
-	stop := make(chan struct{})
-	var wg sync.WaitGroup
-	var answers, late atomic.Int64
-	for i := range clients {
-		c := b.dial()
-		wg.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				begin := time.Now()
-				line := []string{"SET", fmt.Sprint("k", i), "v"}
-				if i%2 == 0 {
-					line = []string{"GET", fmt.Sprint("k", i)}
-				}
-				if v, err := c.Do(line...); err != nil || v.IsError() && !refused(v) {
-					t.Errorf("%v: %v, %v", line, v, err)
-					return
-				}
-				answers.Add(1)
-				if time.Since(begin) > faultTimeout+slack {
-					late.Add(1)
-				}
-			}
-		})
-	}
-	await(t, func() bool { return answers.Load() > clients })
-	whole := runtime.NumGoroutine()
-	b.StoreLink().Cut()
-	at, most := answers.Load(), 0
-	for begin := time.Now(); time.Since(begin) < 6*faultTimeout || answers.Load() < at+2*clients; {
-		most = max(most, runtime.NumGoroutine())
-		time.Sleep(10 * time.Millisecond)
-		if time.Since(begin) > 6*(faultTimeout+slack) {
-			t.Errorf("%d answers in %v", answers.Load()-at, time.Since(begin))
-			break
-		}
-	}
-	lines := b.log.n.Load()
-	t.Logf("%d goroutines while all was well, at most %d while the store was away, %d answers then, %d lines of log", whole, most, answers.Load()-at, lines)
-	b.StoreLink().Mend()
-	b.recovers()
-	close(stop)
-	wg.Wait()
-	if late.Load() > 0 {
-		t.Errorf("%d answers came too late", late.Load())
-	}
-	if most > whole+6*clients {
-		t.Errorf("%d goroutines", most)
-	}
-	if lines > 12 {
-		t.Errorf("%d lines were logged", lines)
-	}
 }
 
 // TestSlowStore has a store take a tenth of a second for each request: clients wait,

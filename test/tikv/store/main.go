@@ -4,8 +4,9 @@
 //
 // It differs from unistore's own server where tests would see what TiKV never
 // shows: reads and commits in one phase keep their order (service.go), a store
-// that is killed has its locks when it is back (writer.go), and a PD that was
-// killed hears of all regions (regions.go).
+// that is killed has its locks when it is back (writer.go), what has become of a
+// transaction is not forgotten (memory.go), and a PD that was killed hears of
+// all regions (regions.go).
 package main
 
 import (
@@ -78,13 +79,17 @@ func run() error {
 	if err != nil {
 		return err
 	}
+	with, err := secure()
+	if err != nil {
+		return err
+	}
 	// client-go pings more often than grpc allows by itself.
-	g := grpc.NewServer(
+	g := grpc.NewServer(append(with,
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 2 * time.Second, PermitWithoutStream: true}),
 		grpc.MaxRecvMsgSize(64<<20), grpc.MaxSendMsgSize(64<<20),
 		grpc.UnaryInterceptor(func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 			return s.server.single(ctx, request, next)
-		}),
+		}))...,
 	)
 	tikvpb.RegisterTikvServer(g, s.server)
 	deadlock.RegisterDeadlockServer(g, s.server)
@@ -169,7 +174,7 @@ func open(pdc pd.Client) (*store, error) {
 		return nil, fmt.Errorf("start unistore: %w", err)
 	}
 	data.StartDeadlockDetection(false)
-	s.server = &service{tikv.NewServer(regions, data, inner), m, regions}
+	s.server = &service{tikv.NewServer(regions, data, inner), m, &memory{db: db, locks: s.bundle.LockStore}, regions}
 	return s, nil
 }
 

@@ -127,12 +127,13 @@ func (m *moments) on(match func(key []byte) bool) func() {
 type service struct {
 	*tikv.Server
 	moments *moments
+	memory  *memory
 	regions tikv.RegionManager
 }
 
-// KvPrewrite has regions grow by what is committed in one phase, too: unistore
+// prewrite has regions grow by what is committed in one phase, too: unistore
 // counts only what it commits in two, and would not split them.
-func (s *service) KvPrewrite(ctx context.Context, r *kvrpcpb.PrewriteRequest) (*kvrpcpb.PrewriteResponse, error) {
+func (s *service) prewrite(ctx context.Context, r *kvrpcpb.PrewriteRequest) (*kvrpcpb.PrewriteResponse, error) {
 	reply, err := s.Server.KvPrewrite(ctx, r)
 	if err == nil && reply.OnePcCommitTs > 0 {
 		if region, wrong := s.regions.GetRegionFromCtx(r.Context); wrong == nil {

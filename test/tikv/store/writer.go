@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"github.com/pingcap/badger"
@@ -99,40 +100,55 @@ func (w *writer) run() {
 		for range len(w.queue) {
 			group = append(group, <-w.queue)
 		}
-		err := w.persist(group)
-		for _, b := range group {
+		for i, err := range w.persist(group) {
 			if err == nil {
-				w.apply(b)
+				w.apply(group[i])
 			}
-			b.done <- err
+			group[i].done <- err
 		}
 	}
 }
 
-// persist writes a group. No key is in it twice: its requests hold latches.
-func (w *writer) persist(group []*batch) error {
+// persist writes a group, each batch in a Badger transaction of its own, which it
+// writes together: when Badger replays its log, all rows of one transaction get the
+// timestamps of the last of them. Those of a batch are the same anyhow. No key is in
+// the group twice: its requests hold latches.
+func (w *writer) persist(group []*batch) []error {
+	errs := make([]error, len(group))
+	var all sync.WaitGroup
+	for i, b := range group[1:] {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			errs[i+1] = w.one(b)
+		}()
+	}
+	errs[0] = w.one(group[0])
+	all.Wait()
+	return errs
+}
+
+func (w *writer) one(b *batch) error {
 	version := atomic.AddUint64(&w.bundle.StateTS, 1)
 	return w.bundle.DB.Update(func(txn *badger.Txn) error {
-		for _, b := range group {
-			for _, e := range b.rows {
-				if err := txn.SetEntry(e); err != nil {
-					return err
-				}
+		for _, e := range b.rows {
+			if err := txn.SetEntry(e); err != nil {
+				return err
 			}
-			for _, l := range b.locks {
-				if n := len(l.key) + len(l.value); n > w.bundle.LockStore.MaxEntrySize() {
-					return fmt.Errorf("a lock of %d bytes is too big for unistore", n)
+		}
+		for _, l := range b.locks {
+			if n := len(l.key) + len(l.value); n > w.bundle.LockStore.MaxEntrySize() {
+				return fmt.Errorf("a lock of %d bytes is too big for unistore", n)
+			}
+			e := &badger.Entry{Key: y.KeyWithTs(lockRow(l.key), version), Value: l.value}
+			if l.value == nil {
+				if len(w.bundle.LockStore.Get(l.key, nil)) == 0 {
+					continue // committed in one phase
 				}
-				e := &badger.Entry{Key: y.KeyWithTs(lockRow(l.key), version), Value: l.value}
-				if l.value == nil {
-					if len(w.bundle.LockStore.Get(l.key, nil)) == 0 {
-						continue // committed in one phase
-					}
-					e.SetDelete()
-				}
-				if err := txn.SetEntry(e); err != nil {
-					return err
-				}
+				e.SetDelete()
+			}
+			if err := txn.SetEntry(e); err != nil {
+				return err
 			}
 		}
 		return nil
@@ -179,14 +195,15 @@ func (b *batch) Prewrite(key []byte, l *mvcc.Lock)        { b.lock(key, l) }
 func (b *batch) PessimisticLock(key []byte, l *mvcc.Lock) { b.lock(key, l) }
 func (b *batch) PessimisticRollback(key []byte)           { b.unlock(key) }
 
-// Commit writes what the lock holds. A mere lock leaves nothing but, on the
-// primary, the transaction's fate, in a row of its own.
+// Commit writes what the lock holds. A mere lock leaves the transaction's fate, in
+// a row of its own. Unistore does so on the primary only; but who finds neither
+// lock nor fate on another row takes an asynchronous commit for one that failed.
 func (b *batch) Commit(key []byte, l *mvcc.Lock) {
 	switch {
 	case l.Op == uint8(kvrpcpb.Op_PessimisticLock):
 	case l.Op != uint8(kvrpcpb.Op_Lock):
 		b.row(key, b.commitTS, l.Value, b.commitTS)
-	case bytes.Equal(key, l.Primary):
+	default:
 		b.row(mvcc.EncodeExtraTxnStatusKey(key, b.startTS), b.startTS, nil, b.commitTS)
 	}
 	b.unlock(key)
