@@ -18,7 +18,7 @@ import (
 // elements and on one of many more than memory holds, on Redoubt alone.
 
 // hugeType is a collection and what is done to it. R stands for a random element's
-// number, N for a new one, K for the key.
+// number, S for another one's, N for a new one, K for the key.
 type hugeType struct {
 	name string
 	add  []string // with E for the element's number; many of them are one command
@@ -33,7 +33,7 @@ var hugeTypes = []hugeType{
 	{"list", []string{"RPUSH", "K", "element:E"}, []string{
 		"LINDEX K R", "LSET K R other", "LPUSH K new", "LPOP K", "RPUSH K new", "RPOP K", "LRANGE K R R", "LLEN K"}},
 	{"zset", []string{"ZADD", "K", "E", "member:E"}, []string{
-		"ZSCORE K member:R", "ZRANK K member:R", "ZREVRANK K member:R", "ZADD K R member:R", "ZADD K R new:N", "ZREM K new:N", "ZCOUNT K 0 R",
+		"ZSCORE K member:R", "ZRANK K member:R", "ZREVRANK K member:R", "ZADD K S member:R", "ZADD K R new:N", "ZREM K new:N", "ZCOUNT K 0 R",
 		"ZRANGE K R R", "ZRANGEBYSCORE K R +inf LIMIT 0 10", "ZRANGE K 0 9", "ZPOPMIN K", "ZRANDMEMBER K", "ZSCAN K R"}},
 }
 
@@ -234,7 +234,7 @@ func (h *huge) cost(command, key string, n, pipeline int) (best float64, err err
 // text is some commands.
 func (h *huge) text(words []string, key string, n, count int) (text []byte) {
 	for range count {
-		r := h.rng.IntN(n)
+		r, other := h.rng.IntN(n), h.rng.IntN(n)
 		args := make([]string, len(words))
 		for i, w := range words {
 			switch {
@@ -243,7 +243,7 @@ func (h *huge) text(words []string, key string, n, count int) (text []byte) {
 			case i == 0:
 				args[i] = w
 			default:
-				args[i] = replace(replace(w, 'R', r), 'N', h.new)
+				args[i] = replace(replace(replace(w, 'R', r), 'S', other), 'N', h.new)
 			}
 		}
 		h.new++
