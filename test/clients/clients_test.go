@@ -26,6 +26,9 @@ type program struct {
 	tools []string // that must be there
 	build [][]string
 	run   []string // the address follows
+	// cluster is run with the addresses of several front ends, if there is such a
+	// program: see cluster_test.go.
+	cluster []string
 }
 
 // build is where programs are built, beside the server's own.
@@ -46,19 +49,19 @@ func programs() []program {
 		return []string{"java", "-cp", "java/target/classes" + string(os.PathListSeparator) + "java/target/dependency/*", class}
 	}
 	return []program{
-		{"go-redis", []string{"go"}, nil, []string{"go", "run", "./go"}},
+		{"go-redis", []string{"go"}, nil, []string{"go", "run", "./go"}, nil}, // test/client has tests in cluster mode
 		{"redis-py", []string{"python3"}, [][]string{
 			{"python3", "-m", "venv", build() + "/python"},
 			{python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "-r", "python/requirements.txt"},
-		}, []string{python, "python/main.py"}},
-		{"ioredis", []string{"node", "npm"}, npm, []string{"node", "node/ioredis.js"}},
-		{"node-redis", []string{"node", "npm"}, npm, []string{"node", "node/node-redis.js"}},
-		{"BullMQ", []string{"node", "npm"}, npm, []string{"node", "node/bullmq.js"}},
-		{"Jedis", []string{"java", "mvn"}, maven, java("JedisClient")},
-		{"Lettuce", []string{"java", "mvn"}, maven, java("LettuceClient")},
+		}, []string{python, "python/main.py"}, []string{python, "python/cluster.py"}},
+		{"ioredis", []string{"node", "npm"}, npm, []string{"node", "node/ioredis.js"}, []string{"node", "node/ioredis-cluster.js"}},
+		{"node-redis", []string{"node", "npm"}, npm, []string{"node", "node/node-redis.js"}, []string{"node", "node/node-redis-cluster.js"}},
+		{"BullMQ", []string{"node", "npm"}, npm, []string{"node", "node/bullmq.js"}, nil},
+		{"Jedis", []string{"java", "mvn"}, maven, java("JedisClient"), java("JedisInCluster")},
+		{"Lettuce", []string{"java", "mvn"}, maven, java("LettuceClient"), java("LettuceInCluster")},
 		{"redis-rs", []string{"cargo"}, [][]string{
 			{"cargo", "build", "-q", "--manifest-path", "rust/Cargo.toml", "--target-dir", build() + "/rust"},
-		}, []string{build() + "/rust/debug/redoubt-clients"}},
+		}, []string{build() + "/rust/debug/redoubt-clients"}, nil},
 	}
 }
 
@@ -70,36 +73,48 @@ func TestGoRedis(t *testing.T) {
 // With REDOUBT_CLIENTS=1 all programs are run, against a server of our own or the
 // one that REDOUBT_CLIENTS_ADDR names.
 func TestClients(t *testing.T) {
-	if os.Getenv("REDOUBT_CLIENTS") == "" {
-		t.Skip("needs other toolchains: set REDOUBT_CLIENTS=1 (make clients)")
-	}
+	skipUnlessAsked(t)
 	addr := os.Getenv("REDOUBT_CLIENTS_ADDR")
 	if addr == "" {
-		path, err := testserver.Build()
+		path, err := redoubt()
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer os.RemoveAll(filepath.Dir(path))
 		addr = testserver.StartProcess(t, path, t.TempDir()).Addr
 	}
-	built := make(map[string]bool)
 	for _, p := range programs() {
 		t.Run(p.name, func(t *testing.T) {
-			for _, tool := range p.tools {
-				if _, err := exec.LookPath(tool); err != nil {
-					t.Skipf("NOT RUN: %s is not installed", tool)
-				}
-			}
-			for _, args := range p.build {
-				if line := strings.Join(args, " "); !built[line] {
-					if out, err := command(t, 30*time.Minute, args); err != nil {
-						t.Fatalf("%s: %v\n%s", line, err, out)
-					}
-					built[line] = true
-				}
-			}
+			p.prepare(t)
 			start(t, p, addr)
 		})
+	}
+}
+
+func skipUnlessAsked(t *testing.T) {
+	t.Helper()
+	if os.Getenv("REDOUBT_CLIENTS") == "" {
+		t.Skip("needs other toolchains: set REDOUBT_CLIENTS=1 (make clients)")
+	}
+}
+
+// built are the commands that were run to build programs.
+var built = make(map[string]bool)
+
+// prepare builds a program, or skips the test.
+func (p *program) prepare(t *testing.T) {
+	t.Helper()
+	for _, tool := range p.tools {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("NOT RUN: %s is not installed", tool)
+		}
+	}
+	for _, args := range p.build {
+		if line := strings.Join(args, " "); !built[line] {
+			if out, err := command(t, 30*time.Minute, args); err != nil {
+				t.Fatalf("%s: %v\n%s", line, err, out)
+			}
+			built[line] = true
+		}
 	}
 }
 
