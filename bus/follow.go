@@ -60,6 +60,7 @@ type Follower struct {
 	changed  chan struct{} // closed and made anew when something here changes
 
 	connections, lost, frames, bytes atomic.Int64
+	traffic                          traffic
 }
 
 // peer is somebody who is followed.
@@ -237,12 +238,14 @@ type FollowStats struct {
 	Connections      int64 // that there were
 	Lost             int64 // those that broke
 	Frames, Bytes    int64 // heard; the frames are those of effects
+	Sent, Received   int64 // frames of all kinds
 }
 
 // Stats returns the figures.
 func (f *Follower) Stats() FollowStats {
 	s := FollowStats{
 		Connections: f.connections.Load(), Lost: f.lost.Load(), Frames: f.frames.Load(), Bytes: f.bytes.Load(),
+		Sent: f.traffic.sent.Load(), Received: f.traffic.received.Load(),
 	}
 	for _, p := range f.Peers() {
 		s.Peers++

@@ -58,6 +58,14 @@ func appendFrame(dst []byte, kind byte, body ...[]byte) []byte {
 	return endFrame(dst, at)
 }
 
+// framesIn counts the frames in a buffer of whole ones.
+func framesIn(b []byte) (n int64) {
+	for ; len(b) >= frameHead; n++ {
+		b = b[min(len(b), 4+int(binary.BigEndian.Uint32(b))):]
+	}
+	return n
+}
+
 func appendInterest(dst []byte, n uint64, i Interest) []byte {
 	at := len(dst)
 	dst = binary.BigEndian.AppendUint64(beginFrame(dst, frameInterest), n)

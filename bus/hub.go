@@ -48,6 +48,7 @@ type Hub struct {
 	work   sync.WaitGroup
 
 	connections, refused, drops, frames, bytes atomic.Int64
+	traffic                                    traffic
 }
 
 // follower is somebody who has proved to be a front end.
@@ -162,7 +163,7 @@ func (h *Hub) admit(raw net.Conn) (*follower, error) {
 		wrap = func(c net.Conn) *tls.Conn { return tls.Server(c, h.o.TLS) }
 	}
 	var err error
-	f.link, err = secure(raw, h.o.Timing, h.o.Queue, wrap, func(c net.Conn) (err error) {
+	f.link, err = secure(raw, h.o.Timing, h.o.Queue, &h.traffic, wrap, func(c net.Conn) (err error) {
 		f.id, err = receive(c, h.o.Secret, h.o.Self)
 		return err
 	})
@@ -200,11 +201,13 @@ func (h *Hub) read(f *follower) error {
 	r := frameReader{r: bufio.NewReader(f.conn), max: maxStrange}
 	for {
 		kind, body, err := r.next()
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case kind == frameBeat:
-		case kind == frameInterest:
+		}
+		h.traffic.received.Add(1)
+		switch kind {
+		case frameBeat:
+		case frameInterest:
 			n, want, err := readInterest(body)
 			if err != nil {
 				return err
@@ -331,6 +334,8 @@ type HubStats struct {
 	Frames      int64 // of effects, sent to all followers together
 	Bytes       int64 // the same, with all else
 	Queued      int64 // bytes that wait to be sent
+	// Sent and Received are frames of all kinds.
+	Sent, Received int64
 }
 
 // Stats returns the figures.
@@ -340,7 +345,7 @@ func (h *Hub) Stats() HubStats {
 	list := *h.list.Load()
 	s := HubStats{
 		Followers: len(list), Connections: h.connections.Load(), Refused: h.refused.Load(), Drops: h.drops.Load(),
-		Frames: h.frames.Load(), Bytes: h.bytes.Load(),
+		Frames: h.frames.Load(), Bytes: h.bytes.Load(), Sent: h.traffic.sent.Load(), Received: h.traffic.received.Load(),
 	}
 	for _, f := range list {
 		s.Bytes += f.bytes.Load()

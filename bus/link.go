@@ -19,8 +19,9 @@ type link struct {
 	limit int
 	since time.Time
 
-	wake chan struct{} // for the writer
-	done chan struct{} // closed with the link
+	traffic *traffic
+	wake    chan struct{} // for the writer
+	done    chan struct{} // closed with the link
 
 	mu      sync.Mutex
 	buf     []byte // to be written next
@@ -30,6 +31,9 @@ type link struct {
 	bytes atomic.Int64 // written
 }
 
+// traffic counts frames of all kinds, those of handshakes excepted.
+type traffic struct{ sent, received atomic.Int64 }
+
 // writeStep is how much is written at once: each step must get done before the other
 // side counts as dead.
 const writeStep = 64 << 10
@@ -37,8 +41,11 @@ const writeStep = 64 << 10
 // keepWrite is how large a buffer may be to be used again.
 const keepWrite = 1 << 20
 
-func newLink(conn net.Conn, raw net.Conn, t Timing, limit int) *link {
-	return &link{conn: conn, raw: raw, time: t, limit: limit, since: time.Now(), wake: make(chan struct{}, 1), done: make(chan struct{})}
+func newLink(conn net.Conn, raw net.Conn, t Timing, limit int, count *traffic) *link {
+	return &link{
+		conn: conn, raw: raw, time: t, limit: limit, since: time.Now(), traffic: count,
+		wake: make(chan struct{}, 1), done: make(chan struct{}),
+	}
 }
 
 // send appends to what is to be written. It never waits.
@@ -123,6 +130,7 @@ func (l *link) write() {
 			}
 			rest = rest[n:]
 		}
+		l.traffic.sent.Add(framesIn(buf))
 	}
 }
 
@@ -157,7 +165,7 @@ func (p *patient) Read(b []byte) (int, error) {
 
 // secure lets a socket shake hands, first those of TLS, within the time after which
 // it counts as dead, and makes a link of it.
-func secure(raw net.Conn, t Timing, limit int, wrap func(net.Conn) *tls.Conn, shake func(net.Conn) error) (*link, error) {
+func secure(raw net.Conn, t Timing, limit int, count *traffic, wrap func(net.Conn) *tls.Conn, shake func(net.Conn) error) (*link, error) {
 	if err := raw.SetDeadline(time.Now().Add(t.Dead)); err != nil {
 		return nil, err
 	}
@@ -177,5 +185,5 @@ func secure(raw net.Conn, t Timing, limit int, wrap func(net.Conn) *tls.Conn, sh
 		return nil, err
 	}
 	sock.alive = true
-	return newLink(conn, raw, t, limit), nil
+	return newLink(conn, raw, t, limit, count), nil
 }

@@ -56,7 +56,7 @@ func (p *peer) connect(ctx context.Context) (*link, error) {
 		wrap = func(c net.Conn) *tls.Conn { return tls.Client(c, o.TLS) }
 	}
 	// What is sent to a hub is small, and the hub reads it always.
-	l, err := secure(raw, o.Timing, 1<<20, wrap, func(c net.Conn) error { return greet(c, o.Secret, o.Self, p.ID) })
+	l, err := secure(raw, o.Timing, 1<<20, &p.f.traffic, wrap, func(c net.Conn) error { return greet(c, o.Secret, o.Self, p.ID) })
 	if err != nil {
 		raw.Close()
 		return nil, fmt.Errorf("greet: %w", err)
@@ -97,6 +97,7 @@ func (p *peer) listen(l *link) error {
 		if err != nil {
 			return err
 		}
+		p.f.traffic.received.Add(1)
 		p.f.bytes.Add(r.bytes)
 		r.bytes = 0
 		switch kind {

@@ -14,6 +14,7 @@ import (
 	"redoubt/engine"
 	"redoubt/engine/mem"
 	"redoubt/internal/sharedmem"
+	"redoubt/internal/typestest"
 	"redoubt/keyspace"
 )
 
@@ -59,10 +60,7 @@ func TestCopyGoesRoundAllEngines(t *testing.T) {
 		from = to
 	}
 	// The last one lives on: its new ids are above those that were copied.
-	space, err := keyspace.Open(from, 4)
-	must(t, err)
-	f := &filler{t, from, space}
-	f.do(0, func(tx *keyspace.Tx) {
+	typestest.On(t, from, 4).Do(func(tx *keyspace.Tx) {
 		var seen keyspace.Census
 		for key, value := range content(t, first) {
 			seen.Add([]byte(key), []byte(value))

@@ -10,6 +10,7 @@ import (
 
 	"redoubt/engine"
 	"redoubt/engine/local"
+	"redoubt/internal/typestest"
 	"redoubt/journal"
 	"redoubt/keyspace"
 	"redoubt/types"
@@ -22,7 +23,7 @@ import (
 	"redoubt/types/zset"
 )
 
-const someTime = 1_700_000_000_000
+const someTime = typestest.SomeTime
 
 // small are limits that a few elements exceed.
 var small = &types.Limits{
@@ -48,45 +49,24 @@ func newLocal(t testing.TB) *local.Engine {
 	return eng
 }
 
-// filler writes to a store as commands do.
-type filler struct {
-	t     testing.TB
-	eng   engine.Engine
-	space *keyspace.Space
-}
-
-func (f *filler) do(db int, run func(tx *keyspace.Tx)) {
-	f.t.Helper()
-	view, err := f.eng.Begin(true)
-	must(f.t, err)
-	defer view.Close()
-	var b engine.Batch
-	var fx keyspace.Effects
-	tx := keyspace.Tx{
-		Space: f.space, Rows: engine.Txn{View: view, Batch: &b}, FX: &fx, DB: db,
-		Now: someTime, NowMicros: someTime * 1000, Writable: true, Latched: true, Worker: true,
-	}
-	tx.Start()
-	run(&tx)
-	must(f.t, tx.Err())
-	_, err = view.Commit(&b)
-	must(f.t, err)
-	f.space.Publish(&fx)
-}
-
 // fill makes values of every type, in their small and their large form, some of them
 // with times of death, in several databases, one of them flushed.
 func fill(t testing.TB, eng engine.Engine, rounds int) {
 	t.Helper()
-	space, err := keyspace.Open(eng, 4)
-	must(t, err)
-	f := &filler{t, eng, space}
+	f := typestest.On(t, eng, 4)
 	for i := range rounds {
 		key := func(name string) []byte { return fmt.Appendf(nil, "%s:%d", name, i) }
-		f.do(i%3, func(tx *keyspace.Tx) {
+		f.DoIn(i%3, func(tx *keyspace.Tx) {
 			str.Set(tx, key("string"), keyspace.Meta{}, fmt.Append(nil, "value ", i), int64(i%2)*(someTime+1000))
 			if i%16 == 0 {
 				str.Set(tx, key("big"), keyspace.Meta{}, []byte(strings.Repeat("0123456789", 7000)), 0)
+				long := strings.Repeat("long", 3000)
+				str.Set(tx, key(long), keyspace.Meta{}, []byte("value"), someTime+1000)
+				z := zset.Create(tx, key("long"), small)
+				for j := range 9 {
+					z.Add(fmt.Append(nil, long, j), 1)
+				}
+				z.Save()
 			}
 			for _, n := range []int{2, 9} {
 				h, err := hash.Open(tx, key(fmt.Sprint("hash", n)), small)
@@ -119,17 +99,17 @@ func fill(t testing.TB, eng engine.Engine, rounds int) {
 			x.Save()
 		})
 	}
-	f.do(0, func(tx *keyspace.Tx) { tx.PutLibrary("lib", "#!lua name=lib\n") })
-	f.do(3, func(tx *keyspace.Tx) {
+	f.DoIn(0, func(tx *keyspace.Tx) { tx.PutLibrary("lib", "#!lua name=lib\n") })
+	f.DoIn(3, func(tx *keyspace.Tx) {
 		z := zset.Create(tx, []byte("many"), small)
 		for i := range 2000 {
 			z.Add(fmt.Append(nil, i), float64(i))
 		}
 		z.Save()
 	})
-	f.do(2, func(tx *keyspace.Tx) { tx.Flush(2) })
-	f.do(1, func(tx *keyspace.Tx) { tx.Remove([]byte("hash9:1"), tx.Find([]byte("hash9:1"))) })
-	f.do(0, func(tx *keyspace.Tx) { tx.Swap(0, 1) })
+	f.DoIn(2, func(tx *keyspace.Tx) { tx.Flush(2) })
+	f.DoIn(1, func(tx *keyspace.Tx) { tx.Remove([]byte("hash9:1"), tx.Find([]byte("hash9:1"))) })
+	f.DoIn(0, func(tx *keyspace.Tx) { tx.Swap(0, 1) })
 }
 
 func snapshot(t testing.TB, eng engine.Engine) engine.Snapshot {

@@ -174,6 +174,10 @@ type SharedView interface {
 	// Lone says before the first read that it will be the only one and that nothing
 	// will be committed: the row is read as it is now, which may be cheaper.
 	Lone()
+	// Behind says before the first read that no client waits for the view. How many such
+	// views may be under way is bounded apart: they never take a client's place, nor
+	// wait for one.
+	Behind()
 	// Stamp returns the moment that the view shows, 0 if it is a lone one.
 	Stamp() (Stamp, error)
 	// Before has Commit answer ErrConflict if it would take effect at the moment that
@@ -185,7 +189,8 @@ type SharedView interface {
 	Version(key []byte) (uint64, error)
 }
 
-// Snapshot is a frozen state of all rows and must be closed.
+// Snapshot is a frozen state of all rows and must be closed. Several goroutines may
+// read it.
 type Snapshot interface {
 	Reader
 	Close() error

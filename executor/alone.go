@@ -40,6 +40,9 @@ func (b *Batch) runAlone(c *Call) engine.Ticket {
 	if c.Cmd.Flags&command.OneState != 0 {
 		return b.runFrozen(c)
 	}
+	if b.x.shared != nil && b.joins(c) {
+		return c.ready(b.Commit())
+	}
 	done := b.Run(c)
 	for !done && c.Yielded {
 		b.Commit() // gives all latches back

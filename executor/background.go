@@ -270,6 +270,9 @@ func (x *Executor) do(f func(*Batch)) (engine.Ticket, error) {
 	if _, err := b.begin(); err != nil {
 		return 0, err
 	}
+	if x.shared != nil {
+		b.shared.view.Behind()
+	}
 	mark, checks := b.tx.Start(), b.rows.CheckMark()
 	b.tx.DB, b.tx.Writable, b.tx.Latched = 0, true, true
 	f(b)

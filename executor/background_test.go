@@ -103,7 +103,7 @@ func TestSweepOfManyKeys(t *testing.T) {
 		}
 		now := 0
 		for i := range f.x.latches.tab {
-			if f.x.latches.tab[i].owner.Load() != 0 {
+			if f.x.latches.tab[i].owner.Load() != nil {
 				now++
 			}
 		}

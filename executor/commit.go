@@ -90,6 +90,7 @@ func (b *Batch) commit() {
 	if err == nil && b.x.shared != nil {
 		b.await()
 	}
+	b.tx.Settle(err == nil)
 	switch {
 	case b.conflicts(err):
 		b.undoServed()
@@ -135,6 +136,21 @@ func (b *Batch) commit() {
 		b.ctxs[i].Args, b.ctxs[i].Queue, b.ctxs[i].Caller = nil, nil, nil
 	}
 	b.err = err
+	b.giveWay()
+}
+
+// commitAside commits a part of a value that is being made, before the batch that
+// makes it.
+func (x *Executor) commitAside(rows *engine.Batch) error {
+	view, err := x.eng.Begin(true)
+	if err == nil {
+		_, err = view.Commit(rows)
+		view.Close()
+	}
+	if err != nil && x.mayComplain() {
+		x.log.Error("writing a large value failed", "err", err)
+	}
+	return err
 }
 
 // spoil turns every reply of the batch into an error.

@@ -68,8 +68,9 @@ type Executor struct {
 	looking  looking
 	needy    []atomic.Int32 // by command: see Batch.lone
 
-	latches latches
-	whole   sync.RWMutex
+	latches   latches
+	lingerFor time.Duration // see linger.go
+	whole     sync.RWMutex
 	// wholeLast is the ticket of the last commit that held the whole keyspace:
 	// it may have changed any key, and stamped no latch.
 	wholeLast atomic.Uint64
@@ -78,11 +79,10 @@ type Executor struct {
 	listening atomic.Uint32
 	listener  func(*keyspace.Effects, engine.Ticket)
 
-	born    uint32 // the time of the start, in seconds
-	ages    ages
-	seed    atomic.Uint64
-	batchID atomic.Uint32
-	idle    sync.Pool // of *Batch, for workers
+	born uint32 // the time of the start, in seconds
+	ages ages
+	seed atomic.Uint64
+	idle sync.Pool // of *Batch, for workers
 
 	reading  chan struct{} // has a place for each worker that may read from disk
 	waiting  waiting
@@ -117,6 +117,7 @@ func New(o Options) *Executor {
 		remote:    o.Engine.Capabilities().Remote,
 		reading:   make(chan struct{}, maxReading),
 		receivers: o.Receivers,
+		lingerFor: lingerTime,
 	}
 	if o.Engine.Capabilities().Shared {
 		x.shared, x.retryFor = o.Engine.(engine.Shared), cmp.Or(o.RetryFor, 5*time.Second)
@@ -150,7 +151,6 @@ func (x *Executor) Listening(c keyspace.Class) { x.listening.Store(uint32(c)) }
 // Batch is a run of commands that are committed together.
 type Batch struct {
 	x      *Executor
-	id     uint32
 	worker bool // may wait and may take long
 
 	open    bool
@@ -179,6 +179,7 @@ type Batch struct {
 	seed    uint64
 	err     error       // of the last commit
 	guard   sync.Locker // held by the caller of Run
+	ends    lingering
 	shared  sharedRun
 
 	soon        [][]byte // rows to be prefetched, and the bytes of their keys
@@ -196,7 +197,7 @@ type Batch struct {
 
 // NewBatch makes a batch for an event loop.
 func (x *Executor) NewBatch() *Batch {
-	b := &Batch{x: x, id: x.batchID.Add(1)}
+	b := &Batch{x: x}
 	b.seed = x.seed.Add(0x9e3779b97f4a7c15)
 	b.tx.Space, b.tx.FX, b.tx.Rows.Batch = x.space, &b.fx, &b.rows
 	for i := range b.ctxs {
@@ -286,7 +287,7 @@ func (b *Batch) Run(c *Call) bool {
 	if !b.shared.together && (b.rows.Len() >= batchRows || b.rows.Size() >= batchBytes || c.Watch != nil && len(b.fx.Touched) > 0) {
 		b.commit()
 	}
-	for {
+	for lingered := 0; ; {
 		ok, err := b.begin()
 		if err != nil {
 			c.Wait, c.Own = 0, false
@@ -298,8 +299,11 @@ func (b *Batch) Run(c *Call) bool {
 		}
 		latched, write := b.latchKeys(c)
 		if !latched {
-			if len(b.replies) == 0 {
-				return false // this was a fresh batch already
+			if len(b.replies) == 0 { // this was a fresh batch already
+				if lingered++; lingered > maxLinger || !b.linger() {
+					return false
+				}
+				continue
 			}
 			b.commit()
 			continue
@@ -371,7 +375,7 @@ func (b *Batch) attempt(c *Call, write bool) verdict {
 	// Without keys there are no latches: such a call must not write, whatever
 	// its handler thinks of its arguments.
 	b.tx.DB, b.tx.Writable = c.DB, write && (len(b.keys) > 0 || b.alone || b.frozen)
-	b.tx.Latched = write || len(b.keys) != 1 || b.x.latches.tab[b.keys[0]].owner.Load() == b.id
+	b.tx.Latched = write || len(b.keys) != 1 || b.x.latches.tab[b.keys[0]].owner.Load() == b
 	b.tx.Worker = b.worker && (write || b.frozen)
 	b.tx.Cold = c.Cold
 	b.tx.OneState = b.frozen || b.alone || b.x.shared != nil && !write
@@ -577,7 +581,7 @@ func (b *Batch) used(c *Call, write bool) {
 		if b.x.volatile {
 			continue
 		}
-		if s.owner.Load() == b.id {
+		if s.owner.Load() == b {
 			c.Own = true
 			c.Wait = max(c.Wait, engine.Ticket(s.last.Load()))
 		} else {
@@ -596,5 +600,8 @@ func (b *Batch) used(c *Call, write bool) {
 func (x *Executor) NewWaitingBatch() *Batch {
 	b := x.NewBatch()
 	b.worker = true
+	if x.eng.Capabilities().CheapRangeDelete {
+		b.tx.Aside = x.commitAside
+	}
 	return b
 }

@@ -14,20 +14,21 @@ import (
 // two keys that share one only wait without need.
 //
 // A batch holds the latches of the keys it writes until its commit has a place
-// in the order. An event loop never waits for a latch: it tries, and when it
-// fails it commits its own batch, tries again, and leaves the command to a
-// worker if that fails too. A worker holds no latch when it begins to wait, and
-// takes several in ascending order. So nothing can deadlock, and no loop stands
-// still because another execution takes long.
+// in the order. An event loop never waits for a latch that a worker holds: it
+// tries, and when it fails it commits its own batch, tries again, and leaves the
+// command to a worker if that fails too. For another loop it does wait a moment,
+// with nothing in its hands: see linger.go. A worker holds no latch when it begins
+// to wait, and takes several in ascending order. So nothing can deadlock, and no
+// loop stands still because another execution takes long.
 //
 // A stripe also remembers what readers without a latch need: the ticket of the
 // last commit on it, so that a reader who saw a write that is not durable yet
 // has its reply held; and when its keys were last used, for OBJECT IDLETIME.
 type stripe struct {
 	mu    sync.Mutex
-	owner atomic.Uint32 // the batch that holds it; only the holder writes
-	used  atomic.Uint32 // when a key of the stripe was last used: seconds
-	last  atomic.Uint64 // ticket of the last commit that held it
+	owner atomic.Pointer[Batch] // who holds it; only the holder writes
+	used  atomic.Uint32         // when a key of the stripe was last used: seconds
+	last  atomic.Uint64         // ticket of the last commit that held it
 }
 
 const stripes = 1 << 16
@@ -46,13 +47,13 @@ func (l *latches) of(key []byte) uint32 {
 func (b *Batch) tryLatch(list []uint32) bool {
 	for _, i := range list {
 		s := &b.x.latches.tab[i]
-		if s.owner.Load() == b.id {
+		if s.owner.Load() == b {
 			continue
 		}
 		if !s.mu.TryLock() {
 			return false
 		}
-		s.owner.Store(b.id)
+		s.owner.Store(b)
 		b.held = append(b.held, i)
 	}
 	return true
@@ -66,7 +67,7 @@ func (b *Batch) latch(list []uint32) []uint32 {
 	for _, i := range list {
 		s := &b.x.latches.tab[i]
 		s.mu.Lock()
-		s.owner.Store(b.id)
+		s.owner.Store(b)
 		b.held = append(b.held, i)
 	}
 	return list
@@ -79,10 +80,11 @@ func (b *Batch) unlatch(t engine.Ticket) {
 		if t != 0 {
 			s.last.Store(uint64(t))
 		}
-		s.owner.Store(0)
+		s.owner.Store(nil)
 		s.mu.Unlock()
 	}
 	b.held = b.held[:0]
+	b.tellLingering()
 }
 
 // seen returns what must be durable before somebody may be told what he read
@@ -91,7 +93,7 @@ func (b *Batch) unlatch(t engine.Ticket) {
 // newest.
 func (x *Executor) seen(i uint32) engine.Ticket {
 	s := &x.latches.tab[i]
-	if s.owner.Load() != 0 {
+	if s.owner.Load() != nil {
 		return x.eng.Committed()
 	}
 	return engine.Ticket(s.last.Load())

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"redoubt/engine"
@@ -16,16 +17,17 @@ import (
 // transactions, and a step that conflicts with somebody is tried again later.
 //
 // What others store this process does not hear of. So besides what it has stored
-// itself it reads each group of slots again and again, a few at a time: for expire
-// rows, and for garbage. Who takes the lead knows nothing and reads all of them.
+// itself it reads each group of slots again and again, a share of them at a time: for
+// expire rows, and for garbage. Who takes the lead knows nothing and reads all of them.
 //
 // To read is to wait for an answer. What does not depend on each other is asked at
-// once.
+// once, and of one moment, since a moment has to be asked for, too.
 
 const (
 	expiryEvery  = 2 * time.Second  // each group's expire rows are read so often
-	garbageEvery = 5 * time.Second  // and its garbage rows
-	clearEvery   = time.Second / 10 // some of them at a time
+	garbageEvery = 30 * time.Second // and its garbage rows, whose space comes back later still
+	shares       = 8                // into which the groups are divided
+	clearEvery   = time.Second / 10 // it is seen whether a share has its turn
 	deadEvery    = time.Second      // databases that were flushed are looked for
 	scansAtOnce  = 8
 	sharedStep   = 256 // keys expired per commit, or garbage rows listed: a page
@@ -61,13 +63,18 @@ type rota struct {
 	rounds int
 }
 
-// turn returns the groups whose turn it is; for one who has just taken the lead
-// those are all.
+// turn returns the groups whose turn it is, a share of them at least; for one who has
+// just taken the lead those are all.
 func (r *rota) turn(now int64, period time.Duration) (groups []int) {
 	owed := (now-r.since)*keyspace.Groups/period.Milliseconds() - r.given
-	if r.given += owed; !r.led || owed < 0 || owed > keyspace.Groups {
+	switch {
+	case !r.led || owed < 0 || owed > keyspace.Groups:
 		r.led, r.since, r.given = true, now, 0
 		owed = keyspace.Groups
+	case owed < keyspace.Groups/shares:
+		return nil
+	default:
+		r.given += owed
 	}
 	for range owed {
 		groups = append(groups, r.next)
@@ -104,19 +111,30 @@ func (x *Executor) beginSweep() bool {
 func (x *Executor) sweepShared(ctx context.Context) (left bool, err error) {
 	var list []keyspace.Due
 	full, gone := false, 0
-	groups := x.space.DueGroups(x.clock().UnixMilli())
+	now := x.clock().UnixMilli()
+	groups := x.space.TakeDue(now)
+	m := moment{eng: x.eng}
+	defer func() {
+		for _, group := range groups { // which were not read
+			x.space.Unknown(group)
+		}
+		err = errors.Join(err, m.end())
+	}()
 	for len(groups) > 0 || len(list) > 0 {
 		if len(groups) > 0 && len(list) < sharedStep {
+			if err := m.begin(); err != nil {
+				return false, err
+			}
 			some := groups[:min(scansAtOnce, len(groups))]
-			groups = groups[len(some):]
 			lists := make([][]keyspace.Due, len(some))
 			err := atOnce(len(some), func(i int) (err error) {
-				lists[i], err = x.dueIn(some[i], sharedStep)
+				lists[i], err = x.space.DueTaken(m.snap, some[i], now, sharedStep)
 				return err
 			})
 			if err != nil {
 				return false, err
 			}
+			groups = groups[len(some):]
 			for _, l := range lists {
 				list = append(list, l...)
 				full = full || len(l) == sharedStep
@@ -131,6 +149,9 @@ func (x *Executor) sweepShared(ctx context.Context) (left bool, err error) {
 		}
 		gone += len(step) - busy
 		left = left || more
+		if err := m.end(); err != nil { // what others wrote meanwhile is seen
+			return false, err
+		}
 		if ctx.Err() != nil || x.rests() {
 			return false, nil
 		}
@@ -193,25 +214,22 @@ func (x *Executor) clearShared(ctx context.Context) error {
 	if x.eng.Capabilities().CheapRangeDelete {
 		return nil
 	}
-	for some := range slices.Chunk(l.garbage.turn(now, garbageEvery), scansAtOnce) {
-		if err := x.clearGroups(ctx, some); err != nil {
-			if !errors.Is(err, engine.ErrConflict) {
-				l.garbage.led = false // not all of them have had their turn
-			}
-			return err
-		}
+	err := x.clearGroups(ctx, l.garbage.turn(now, garbageEvery))
+	if err != nil {
+		l.garbage.led = false // not all of them have had their turn
 	}
-	return nil
+	return err
 }
 
 // clearDead clears flushed databases.
 func (x *Executor) clearDead(ctx context.Context) error {
-	view, err := x.eng.Begin(true)
+	m := moment{eng: x.eng}
+	err := m.begin()
 	if err != nil {
 		return err
 	}
-	more, err := x.space.Dead(view)
-	view.Close()
+	more, err := x.space.Dead(m.snap)
+	err = errors.Join(err, m.end())
 	var c keyspace.Clearing
 	for before := int64(0); more && err == nil && ctx.Err() == nil && x.leads(); before = c.Cleared {
 		x.sweep.Clearing.Store(true)
@@ -225,27 +243,36 @@ func (x *Executor) clearDead(ctx context.Context) error {
 	return err
 }
 
-// clearGroups clears the rows of the deleted values of some groups.
+// clearGroups clears the rows of the deleted values of some groups. Values of which
+// another process clears rows at the same time are left for the next turn.
 func (x *Executor) clearGroups(ctx context.Context, groups []int) error {
 	for len(groups) > 0 && ctx.Err() == nil && x.leads() {
-		lists := make([][]keyspace.Ref, len(groups))
-		err := atOnce(len(groups), func(i int) error {
-			view, err := x.eng.Begin(true)
-			if err != nil {
-				return err
-			}
-			defer view.Close()
-			lists[i], err = x.space.Garbage(view, groups[i], sharedStep)
-			return err
-		})
-		if err != nil {
+		m := moment{eng: x.eng}
+		if err := m.begin(); err != nil {
 			return err
 		}
-		for some := range slices.Chunk(slices.Concat(lists...), scansAtOnce) {
-			x.sweep.Clearing.Store(true)
-			if err := atOnce(len(some), func(i int) error { return x.clearValue(ctx, some[i]) }); err != nil {
-				return err
+		lists := make([][]keyspace.Ref, len(groups))
+		err := atOnce(len(groups), func(i int) (err error) {
+			lists[i], err = x.space.Garbage(m.snap, groups[i], sharedStep)
+			return err
+		})
+		if err = errors.Join(err, m.end()); err != nil {
+			return err
+		}
+		var gone atomic.Int64
+		all := slices.Concat(lists...)
+		x.sweep.Clearing.Store(len(all) > 0)
+		err = atOnce(len(all), func(i int) error {
+			err := x.clearValue(ctx, all[i])
+			if errors.Is(err, engine.ErrConflict) {
+				x.sweep.Conflicts.Add(1)
+				return nil
 			}
+			gone.Add(1)
+			return err
+		})
+		if err != nil || gone.Load() == 0 {
+			return err
 		}
 		var more []int
 		for i, l := range lists {
@@ -271,12 +298,41 @@ func (x *Executor) clearValue(ctx context.Context, r keyspace.Ref) error {
 	return nil
 }
 
-// atOnce calls f with the numbers below n, at the same time.
+// moment is a state of the store that several look at.
+type moment struct {
+	eng  engine.Engine
+	snap engine.Snapshot // nil until begin
+}
+
+func (m *moment) begin() (err error) {
+	if m.snap == nil {
+		m.snap, err = m.eng.Snapshot()
+	}
+	return err
+}
+
+func (m *moment) end() (err error) {
+	if m.snap != nil {
+		err = m.snap.Close()
+	}
+	m.snap = nil
+	return err
+}
+
+// atOnce calls f with the numbers below n, some at the same time, until one fails.
 func atOnce(n int, f func(i int) error) error {
 	errs := make([]error, n)
+	var next atomic.Int64
+	var failed atomic.Bool
 	var wait sync.WaitGroup
-	for i := range n {
-		wait.Go(func() { errs[i] = f(i) })
+	for range min(n, scansAtOnce) {
+		wait.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n && !failed.Load(); i = int(next.Add(1)) - 1 {
+				if errs[i] = f(i); errs[i] != nil {
+					failed.Store(true)
+				}
+			}
+		})
 	}
 	wait.Wait()
 	return errors.Join(errs...)

@@ -68,7 +68,7 @@ func (b *Batch) Fetch() (cold int) {
 	}
 	sum := uint32(0)
 	for _, i := range b.soonLatches { // a tight loop: the cache misses overlap
-		sum += b.x.latches.tab[i].owner.Load()
+		sum += b.x.latches.tab[i].used.Load()
 	}
 	b.touched += sum
 	b.fetched = true

@@ -96,7 +96,7 @@ func TestALatchThatAnotherBatchHolds(t *testing.T) {
 func (f *fixture) free() {
 	f.t.Helper()
 	for i := range f.x.latches.tab {
-		if s := &f.x.latches.tab[i]; s.owner.Load() != 0 || !s.mu.TryLock() {
+		if s := &f.x.latches.tab[i]; s.owner.Load() != nil || !s.mu.TryLock() {
 			f.t.Fatalf("stripe %d is still latched", i)
 		} else {
 			s.mu.Unlock()

@@ -363,7 +363,7 @@ func (b *Batch) park() {
 		}
 		b.x.enqueue(w)
 		for _, key := range w.block.Keys {
-			go b.x.wakeLater(keyspace.Ready{DB: w.call.DB, Key: key})
+			b.x.wakeAt(place{w.call.DB, string(key)}) // one look for all who come at once
 		}
 	}
 	b.shared.parked = b.shared.parked[:0]

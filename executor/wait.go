@@ -1,7 +1,10 @@
 package executor
 
 import (
+	"bytes"
 	"container/list"
+	"math"
+	"slices"
 	"sync"
 
 	"redoubt/command"
@@ -267,15 +270,24 @@ func (x *Executor) enqueue(w *Waiter) {
 
 // wake serves those who wait for what the commands of the batch made ready. Keys
 // that become ready meanwhile are served as well.
-func (b *Batch) wake() {
+func (b *Batch) wake() { b.wakeSome(math.MaxInt) }
+
+// wakeSome is wake, up to so many served in the batch.
+func (b *Batch) wakeSome(most int) {
 	for i := 0; i < len(b.fx.Ready); i++ {
 		r := b.fx.Ready[i]
 		if r.Key != nil {
-			b.wakeKey(r)
+			n := len(b.fx.Ready)
+			b.wakeKey(r, most)
+			// Each one who took an element has left others, so the key is ready again; but
+			// all who wait there have been looked at behind that.
+			b.fx.Ready = append(b.fx.Ready[:n], slices.DeleteFunc(b.fx.Ready[n:], func(o keyspace.Ready) bool {
+				return o.DB == r.DB && o.Key != nil && bytes.Equal(o.Key, r.Key)
+			})...)
 			continue
 		}
 		for _, r := range b.x.waiting.keys(r.DB) {
-			b.wakeKey(r)
+			b.wakeKey(r, most)
 		}
 	}
 	if b.x.shared != nil {
@@ -287,13 +299,21 @@ func (b *Batch) wake() {
 // wakePage is how many waiters are listed at first: elements are mostly fewer.
 const wakePage = 16
 
-func (b *Batch) wakeKey(r keyspace.Ready) {
+// wakeMost is how many waiters a goroutine serves in one commit: for each it may have to
+// read rows, and a transaction of a shared store must not take long.
+const wakeMost = 128
+
+func (b *Batch) wakeKey(r keyspace.Ready, most int) {
 	p, seq, limit, gone := place{r.DB, string(r.Key)}, uint64(0), wakePage, false
 	for {
 		list := b.x.waiting.after(p, seq, limit, nil)
 		for _, w := range list {
 			if seq = w.seq; gone && !w.block.Gone {
 				continue
+			}
+			if len(b.served) >= most {
+				b.later = append(b.later, r)
+				return
 			}
 			switch b.serve(w, r) {
 			case nothingLeft:
@@ -383,19 +403,19 @@ func (b *Batch) tellServed(t engine.Ticket) {
 	clear(b.served)
 	b.served = b.served[:0]
 	for _, r := range b.later {
-		go b.x.wakeLater(r)
+		b.x.wakeAt(place{r.DB, string(r.Key)})
 	}
 	b.later = b.later[:0]
 }
 
 // wakeLater serves those who wait at a key, on a goroutine that can wait.
 func (x *Executor) wakeLater(r keyspace.Ready) {
-	p, seq, gone := place{r.DB, string(r.Key)}, uint64(0), false
+	p, seq, page, gone := place{r.DB, string(r.Key)}, uint64(0), wakePage, false
 	b := x.idle.Get().(*Batch)
 	defer x.idle.Put(b)
 	b.alone = false
 	for {
-		list := x.waiting.after(p, seq, wakePage, nil)
+		list := x.waiting.after(p, seq, page, nil)
 		for _, w := range list {
 			if seq = w.seq; gone && !w.block.Gone {
 				continue
@@ -410,9 +430,10 @@ func (x *Executor) wakeLater(r keyspace.Ready) {
 				return
 			}
 		}
-		if len(list) < wakePage {
+		if len(list) < page {
 			return
 		}
+		page *= 8 // those who go on waiting are passed over by the next one
 	}
 }
 
@@ -423,7 +444,7 @@ func (b *Batch) serveLater(w *Waiter, r keyspace.Ready) (what served, err error)
 			return err
 		}
 		if what = b.serve(w, r); what == goOn {
-			b.wake()
+			b.wakeSome(wakeMost)
 		}
 		b.Commit()
 		return nil

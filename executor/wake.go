@@ -5,17 +5,18 @@ import (
 	"math"
 	"sync"
 
+	"redoubt/command"
 	"redoubt/engine"
 	"redoubt/keyspace"
 )
 
-// Keys that became ready elsewhere: another process has told so, or may have failed
-// to. The calls that wait there are run again, by a few goroutines, each key by one
+// Keys that became ready elsewhere, or may have: another process has told so, or may have
+// failed to, or somebody has just begun to wait there. The calls that wait there are run again, by a few goroutines, each key by one
 // of them at a time; what is asked for while a key is looked at is looked at again
 // behind that, for the look under way may have begun too early.
 
 // maxWaking is how many keys are looked at at the same time.
-const maxWaking = 32
+const maxWaking = 128
 
 // waker are the keys that are to be looked at.
 type waker struct {
@@ -103,6 +104,44 @@ func (x *Executor) wakeQueued() {
 		}
 	}
 	k.workers--
+}
+
+// joins runs a call of those that wait at a key where others wait already, if there is
+// nothing for it: it needs no latch to begin to wait on a shared store (see park), and
+// many who come at once do not wait for each other, nor who brings something for them.
+// It says false, and has done nothing, when the call must be run as any other.
+func (b *Batch) joins(c *Call) bool {
+	if c.Cmd.Flags&command.Blocking == 0 || c.OnBlock == nil || c.Queue != nil || len(c.Args) < 2 {
+		return false
+	}
+	var keys [][]byte
+	crowd := false
+	fit := c.Cmd.EachKey(c.Args, func(i int, _ *command.KeySpec) {
+		keys = append(keys, c.Args[i])
+		crowd = crowd || b.x.waiting.has(place{c.DB, string(c.Args[i])})
+	})
+	if !fit || !crowd {
+		return false
+	}
+	if _, err := b.begin(); err != nil {
+		return false // Run meets it again
+	}
+	b.gather(c)
+	b.tx.Start()
+	b.tx.DB, b.tx.Writable, b.tx.Latched = c.DB, false, true
+	for _, key := range keys {
+		if b.tx.Find(key).Exists() || b.tx.Err() != nil {
+			b.Commit() // on a newer state
+			return false
+		}
+	}
+	c.Failed, c.Blocked, c.Heavy, c.Whole, c.Streamed, c.Yielded = false, false, false, false, false, false
+	b.keys, b.guard = b.keys[:0], c.Guard
+	if c.Begin != nil {
+		c.Begin()
+	}
+	b.attempt(c, false)
+	return true
 }
 
 // doubt is for a batch whose commit has failed. Nobody may know whether its rows are

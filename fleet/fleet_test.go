@@ -428,6 +428,9 @@ func TestForgetIsTheLeaders(t *testing.T) {
 	if w.store.Forgotten() != 0 {
 		t.Error("it forgot something")
 	}
+	if n := b.engine.Claims(); n != 0 {
+		t.Errorf("%d times a beat had to wait for clients", n)
+	}
 }
 
 func TestJoinFails(t *testing.T) {

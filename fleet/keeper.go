@@ -248,6 +248,9 @@ func readMembers(e engine.Engine) (map[ID][]byte, error) {
 		return nil, err
 	}
 	defer v.Close()
+	if shared, ok := v.(engine.SharedView); ok {
+		shared.Behind()
+	}
 	rows := make(map[ID][]byte)
 	lo, hi := keyspace.MemberRows()
 	it := v.Iter(lo, hi, false)

@@ -43,6 +43,7 @@ func attempt(e engine.Shared, run func(engine.SharedView, *engine.Batch) error) 
 	if !ok {
 		return fmt.Errorf("the engine's views are of type %T and cannot be shared", v)
 	}
+	shared.Behind() // who waits behind clients for too long is taken for dead
 	var b engine.Batch
 	if err := run(shared, &b); err != nil || b.Empty() {
 		return err

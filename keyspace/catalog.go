@@ -132,6 +132,7 @@ func (s *Space) Look() error {
 	}
 	defer view.Close()
 	shared := view.(engine.SharedView)
+	shared.Behind() // clients wait for it, but while they have their places
 	version, err := shared.Version(sysKey(sysCatalog))
 	if err != nil {
 		return fmt.Errorf("read the catalog: %w", err)

@@ -5,7 +5,7 @@ const pageBytes = 256 << 10
 
 // Duplicate returns a Meta equal to m that can be stored under another key of
 // the selected database. When the value has rows of its own they are copied
-// under a new id; the whole copy is part of the batch.
+// under a new id: as a part of the batch, or aside if they are many.
 //
 // The copying goes page by page, since a batch must not change under an open
 // iterator.
@@ -18,7 +18,7 @@ func (t *Tx) Duplicate(key []byte, m Meta) Meta {
 		return m
 	}
 	to := t.NewRef(key, from.Size)
-	var copied int64
+	out := aside{t: t, ref: to}
 	for kind := byte(kindSub); kind <= kindRank; kind++ {
 		lo := appendPart(nil, from.Home, kind, from.ID)
 		hi := successor(lo)
@@ -41,14 +41,14 @@ func (t *Tx) Duplicate(key []byte, m Meta) Meta {
 			at := 0
 			for i := 0; i < len(ends) && t.err == nil; i += 2 {
 				target = append(target[:partHead], page[at:ends[i]]...)
-				t.Rows.Batch.Put(target, page[ends[i]:ends[i+1]])
+				out.put(target, page[ends[i]:ends[i+1]])
 				at = ends[i+1]
 			}
 			// The size counts elements in some types: look at the bytes too.
-			copied += int64(len(page))
-			t.Heavy(copied)
+			t.Heavy(out.size)
 		}
 	}
+	out.end()
 	m.Body = append(AppendRef(make([]byte, 0, len(m.Body)), to), m.Body[refSize:]...)
 	return m
 }

@@ -164,7 +164,8 @@ func TestDueOnASharedStore(t *testing.T) {
 	s.now += sweptWhole + 1
 	s.space.Unknown(group)
 	equal(t, "swept", s.sweep(), 1)
-	equal(t, "unknown", s.space.DueGroups(s.now), []int{})
+	equal(t, "unknown", s.space.TakeDue(s.now), []int{})
 	s.space.Unknown(7)
-	equal(t, "unknown", s.space.DueGroups(s.now), []int{7})
+	equal(t, "unknown", s.space.TakeDue(s.now), []int{7})
+	equal(t, "taken", s.space.TakeDue(s.now), []int{})
 }

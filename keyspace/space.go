@@ -129,9 +129,14 @@ func (s *Space) load() error {
 			return err
 		}
 	}
+	if s.eng.Capabilities().CheapRangeDelete {
+		if err := clearAside(view, &batch); err != nil {
+			return err
+		}
+	}
 	if !batch.Empty() {
 		if _, err := view.Commit(&batch); err != nil {
-			return fmt.Errorf("number the databases: %w", err)
+			return fmt.Errorf("prepare the store: %w", err)
 		}
 	}
 	if s.shared != nil {
@@ -212,13 +217,18 @@ func (s *Space) newID(nowMicros int64, b *engine.Batch, e *Effects) (id uint64, 
 			break
 		}
 	}
+	s.cover(id, b, e)
+	return id, nil
+}
+
+// cover stores a watermark above an id in use if there is none.
+func (s *Space) cover(id uint64, b *engine.Batch, e *Effects) {
 	known := s.watermark.Load()
 	if id+idHeadroom/2 >= max(known, e.watermark) {
 		e.watermark = id + idHeadroom
 		b.DeleteRange(sysKey(sysWatermark), appendSysKey64(nil, sysWatermark, known+1))
 		b.Put(appendSysKey64(nil, sysWatermark, e.watermark), nil)
 	}
-	return id, nil
 }
 
 // AppendRowKey appends the key of the meta row of a key in a database.
@@ -279,5 +289,15 @@ func (s *Space) Count(db int) (keys, volatile int64, err error) {
 	if volatile, err = s.eng.Counter(appendSysKey32(nil, sysVolatile, ks)); err != nil {
 		return 0, 0, fmt.Errorf("count keys: %w", err)
 	}
-	return keys, volatile, nil
+	return s.shown(keys), s.shown(volatile), nil
+}
+
+// shown is a counter as it is told. On a shared store it is the sum of what processes
+// have said at different times: who has deleted a key may have said so before who has
+// made it.
+func (s *Space) shown(n int64) int64 {
+	if s.shared != nil {
+		return max(0, n)
+	}
+	return n
 }

@@ -32,10 +32,35 @@ const Groups = Slots / expireGroup
 // The group stays due until a later call finds nothing: what was listed and is
 // not removed, since the commit failed or the clock went back, comes again.
 func (s *Space) Due(r engine.Reader, group int, now int64, limit int) (list []Due, err error) {
-	if s.due[group].Load() > now {
+	if !s.take(group, now) {
 		return nil, nil
 	}
-	s.due[group].Store(math.MaxInt64) // before reading: see noteDue
+	return s.DueTaken(r, group, now, limit)
+}
+
+// take says whether a group may have keys that are due. The group is then noted as
+// read, which must come before the moment that is read: see noteDue.
+func (s *Space) take(group int, now int64) bool {
+	if s.due[group].Load() > now {
+		return false
+	}
+	s.due[group].Store(math.MaxInt64)
+	return true
+}
+
+// TakeDue lists the groups that may have keys whose time is not after now. The caller
+// reads them by DueTaken, at a moment after this call, or calls Unknown.
+func (s *Space) TakeDue(now int64) (groups []int) {
+	for group := range s.due {
+		if s.take(group, now) {
+			groups = append(groups, group)
+		}
+	}
+	return groups
+}
+
+// DueTaken is Due for a group that TakeDue has listed.
+func (s *Space) DueTaken(r engine.Reader, group int, now int64, limit int) (list []Due, err error) {
 	slot := uint16(group * expireGroup)
 	lo := []byte{byte(slot >> 8), byte(slot), kindExpire}
 	hi := successor(lo)
@@ -97,16 +122,6 @@ func (s *swept) clean(now int64) { s.until.Store(now) }
 // Unknown has a group read at the next opportunity: other processes may have
 // stored expire rows.
 func (s *Space) Unknown(group int) { s.noteDue(uint16(group*expireGroup), 0) }
-
-// DueGroups lists the groups that may have keys whose time is not after now.
-func (s *Space) DueGroups(now int64) (list []int) {
-	for group := range s.due {
-		if s.due[group].Load() <= now {
-			list = append(list, group)
-		}
-	}
-	return list
-}
 
 // Row appends the key of the row that Expire reads first.
 func (d Due) Row(b []byte) []byte { return appendMetaKey(b, SlotOf(d.Key), d.ks, d.Key) }

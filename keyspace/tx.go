@@ -63,6 +63,10 @@ type Tx struct {
 	vals []byte // values read by this execution
 	soon ahead  // rows that it is about to read
 
+	// Aside, if set, commits rows at once that nobody can see yet: see aside.go.
+	Aside  func(*engine.Batch) error
+	asides []Ref // values that were written so, and that the batch is going to name
+
 	guards []guard    // on a shared store: see guard.go
 	fresh  []uint64   // ids of values that this execution has made: see fresh.go
 	own    engine.Txn // the same
@@ -70,8 +74,9 @@ type Tx struct {
 
 // TxMark is a place to roll a transaction back to.
 type TxMark struct {
-	rows engine.Mark
-	fx   effectsMark
+	rows   engine.Mark
+	fx     effectsMark
+	asides int
 }
 
 // Start begins an execution inside the batch: it forgets what the one before
@@ -93,12 +98,13 @@ func (t *Tx) Start() TxMark {
 }
 
 // Mark is a place inside the execution to roll back to.
-func (t *Tx) Mark() TxMark { return TxMark{t.Rows.Batch.Mark(), t.FX.mark()} }
+func (t *Tx) Mark() TxMark { return TxMark{t.Rows.Batch.Mark(), t.FX.mark(), len(t.asides)} }
 
 // Rollback undoes everything since the mark.
 func (t *Tx) Rollback(m TxMark) {
 	t.Rows.Batch.Rollback(m.rows)
 	t.FX.rollback(m.fx)
+	t.abandon(m.asides)
 }
 
 // Undo is Rollback for an execution that has failed, and not one that will be run
@@ -517,9 +523,14 @@ func (t *Tx) dropRows(r Ref) {
 		t.Rows.Batch.Put(appendGarbageKey(nil, r.Home, r.ID), nil)
 		return
 	}
+	deleteValue(t.Rows.Batch, r)
+}
+
+// deleteValue deletes the rows of a value at once.
+func deleteValue(b *engine.Batch, r Ref) {
 	for kind := byte(kindSub); kind <= kindRank; kind++ {
 		lo := appendPart(nil, r.Home, kind, r.ID)
-		t.Rows.Batch.DeleteRange(lo, successor(lo))
+		b.DeleteRange(lo, successor(lo))
 	}
 }
 
@@ -605,7 +616,7 @@ func (t *Tx) sizeOf(ks uint32) int64 {
 	if err != nil {
 		t.Fail(fmt.Errorf("count keys: %w", err))
 	}
-	return n + t.Rows.Batch.Pending(k)
+	return t.Space.shown(n + t.Rows.Batch.Pending(k))
 }
 
 // Flush empties a database in O(1): it gets a new keyspace number, and the old

@@ -249,9 +249,10 @@ func clusterInfo(c *localCall, v *clusterView) error {
 	line("cluster_size", v.masters())
 	line("cluster_current_epoch", v.epoch())
 	line("cluster_my_epoch", nodeEpoch(v.Self))
-	line("cluster_stats_messages_sent", 0)
-	line("cluster_stats_messages_received", 0)
-	line("total_cluster_links_buffer_limit_exceeded", 0)
+	sent, received, dropped := c.srv.peerTraffic()
+	line("cluster_stats_messages_sent", sent)
+	line("cluster_stats_messages_received", received)
+	line("total_cluster_links_buffer_limit_exceeded", dropped)
 	c.w.Verbatim("txt", b.String())
 	return nil
 }

@@ -9,10 +9,10 @@ import (
 	"redoubt/number"
 )
 
-// CLUSTER: what clients ask that know clusters. Without cluster-enabled, and with a
-// store of its own, a server answers as Redis does outside of a cluster. Front ends of a
-// shared store are told as masters of a cluster without replicas, which share the
-// slots: see cluster.go.
+// CLUSTER: what clients ask that know clusters. Without cluster-enabled a server answers
+// as Redis does outside of a cluster. Front ends of a shared store are told as masters of
+// a cluster without replicas, which share the slots: see cluster.go. One with a store of
+// its own has all of them: see solo.go.
 
 const errNoCluster = command.Error("ERR This instance has cluster support disabled")
 
@@ -25,6 +25,7 @@ func clusterSub(c command.Command, run func(*localCall, *clusterView) error) *lo
 		if v == nil {
 			return errNoCluster
 		}
+		v.reached(l.s)
 		return run(l, v)
 	}}
 }

@@ -105,7 +105,7 @@ func infoRedoubt(t *infoText) {
 		"syncs", e.Syncs, "sync_usec", e.SyncNanos/1000, "cache_hits", e.CacheHits, "cache_misses", e.CacheMisses,
 		"checkpoint_dir", save.dir, "checkpoints_supported", boolInt(!srv.inMemory()),
 		"sweep_cycles", sweep.Cycles, "sweep_usec", sweep.Nanos/1000, "sweep_behind", sweep.Behind,
-		"cleared_rows", sweep.Cleared, "clearing", boolInt(sweep.Clearing),
+		"cleared_rows", sweep.Cleared, "clearing", boolInt(sweep.Clearing), "sweep_conflicts", sweep.Conflicts,
 		"cold_commands", e.coldCommands, "warm_ups", e.warmUps, "slowed_writes", e.slowed)
 	for _, d := range e.Detail {
 		t.num("engine_"+d.Name, d.Value)

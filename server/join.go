@@ -44,17 +44,13 @@ func (srv *Server) join(ctx context.Context, eng engine.Engine) error {
 
 // describe opens the bus and says what others must know to reach this front end.
 func (srv *Server) describe(eng engine.Shared) (self fleet.Member, err error) {
-	busPort := int(srv.cfg.Int("cluster-port"))
-	if own := int(srv.cfg.Int("port")); busPort == 0 && own != 0 && own+10000 < 1<<16 {
-		busPort = own + 10000
-	}
 	host := ""
 	if bind := strings.Fields(srv.cfg.Str("bind")); len(bind) > 0 {
 		if host = strings.TrimPrefix(bind[0], "-"); host == "*" || host == "::*" {
 			host = ""
 		}
 	}
-	if srv.member.bus, err = net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(busPort))); err != nil {
+	if srv.member.bus, err = net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(srv.busPort()))); err != nil {
 		return self, err
 	}
 	self.Version = Version
@@ -65,6 +61,15 @@ func (srv *Server) describe(eng engine.Shared) (self fleet.Member, err error) {
 	return self, nil
 }
 
+// busPort is the one that the configuration gives the bus, 0 if any will do.
+func (srv *Server) busPort() int {
+	n := int(srv.cfg.Int("cluster-port"))
+	if own := int(srv.cfg.Int("port")); n == 0 && own != 0 && own+10000 < 1<<16 {
+		n = own + 10000
+	}
+	return n
+}
+
 // locate fills in where this front end is reached.
 func (srv *Server) locate(self *fleet.Member, eng engine.Engine) (err error) {
 	store := ""
@@ -72,9 +77,6 @@ func (srv *Server) locate(self *fleet.Member, eng engine.Engine) (err error) {
 		store = a.Address()
 	}
 	self.Hostname = srv.cfg.Str("cluster-announce-hostname")
-	if self.Host, err = fleet.Address(srv.cfg.Str("cluster-announce-ip"), strings.Fields(srv.cfg.Str("bind")), store); err != nil {
-		return err
-	}
 	announced := func(directive string, own int) int {
 		if n := srv.cfg.Int(directive); n != 0 {
 			return int(n)
@@ -83,8 +85,17 @@ func (srv *Server) locate(self *fleet.Member, eng engine.Engine) (err error) {
 	}
 	self.Port = announced("cluster-announce-port", srv.portOf(overTCP))
 	self.TLSPort = announced("cluster-announce-tls-port", srv.portOf(overTLS))
-	self.BusPort = announced("cluster-announce-bus-port", port(srv.member.bus.Addr()))
-	return nil
+	own := srv.busPort()
+	if srv.member.bus != nil {
+		own = port(srv.member.bus.Addr())
+	}
+	self.BusPort = announced("cluster-announce-bus-port", own)
+	if !eng.Capabilities().Shared {
+		self.Host = srv.cfg.Str("cluster-announce-ip") // else where each client has found it: see reached
+		return nil
+	}
+	self.Host, err = fleet.Address(srv.cfg.Str("cluster-announce-ip"), strings.Fields(srv.cfg.Str("bind")), store)
+	return err
 }
 
 // relocate tells the others when one of the directives about that has changed.
@@ -93,7 +104,7 @@ func (srv *Server) relocate() error {
 	if f == nil {
 		return nil
 	}
-	member, ok := (*f).(*fleet.Fleet)
+	member, ok := (*f).(interface{ Announce(func(*fleet.Member)) })
 	if !ok {
 		return nil
 	}

@@ -187,6 +187,7 @@ func (srv *Server) serveStore(ctx context.Context) {
 			return true
 		})
 	})
+	srv.beSolo()
 	srv.equipLoops()
 	srv.eachPipe((*pipe).equip)
 	srv.load.active.Store(false)

@@ -38,6 +38,17 @@ func (c *collector) peers(send sender) {
 	send(mPeerDrop, float64(out.Drops))
 }
 
+// peerTraffic counts what the bus has sent and received, and the connections that were
+// closed since the other side took too little.
+func (srv *Server) peerTraffic() (sent, received, dropped int64) {
+	p := srv.peers.Load()
+	if p == nil {
+		return 0, 0, 0
+	}
+	in, out := p.follower.Stats(), p.hub.Stats()
+	return in.Sent + out.Sent, in.Received + out.Received, out.Drops
+}
+
 // PeerLinks are the connections to and from other front ends.
 func (srv *Server) PeerLinks() (links []FleetLink) {
 	p := srv.peers.Load()

@@ -128,7 +128,7 @@ func TestToolsKnowCollections(t *testing.T) {
 	f := newStore(t, dir)
 	limits := types.DefaultLimits
 	var ref keyspace.Ref
-	f.do(0, func(tx *keyspace.Tx) {
+	f.DoIn(0, func(tx *keyspace.Tx) {
 		z := zset.Create(tx, []byte("board"), &limits)
 		for i := range 2000 {
 			z.Add(fmt.Appendf(nil, "player %d", i), float64(i))

@@ -40,7 +40,7 @@ func TestCopyToAClusterAndBack(t *testing.T) {
 	f := newStore(t, dir)
 	f.populate()
 	limits := types.DefaultLimits
-	f.do(0, func(tx *keyspace.Tx) {
+	f.DoIn(0, func(tx *keyspace.Tx) {
 		z := zset.Create(tx, []byte("board"), &limits)
 		for i := range 2000 {
 			z.Add(fmt.Appendf(nil, "player %d", i), float64(i))

@@ -24,8 +24,8 @@ func goldenStore(t *testing.T) string {
 	f.set(1, "{foo}n", "42", someTime+1000)
 	f.set(0, "big", strings.Repeat("x", 70_000), 0)
 	f.set(0, "big", "small", 0)
-	f.do(1, func(tx *keyspace.Tx) { tx.Flush(1) })
-	f.do(0, func(tx *keyspace.Tx) { tx.Remove([]byte("foo"), tx.Find([]byte("foo"))) })
+	f.DoIn(1, func(tx *keyspace.Tx) { tx.Flush(1) })
+	f.DoIn(0, func(tx *keyspace.Tx) { tx.Remove([]byte("foo"), tx.Find([]byte("foo"))) })
 	f.raw(func(b *engine.Batch) {
 		b.DeleteRange([]byte{0x10}, []byte{0x20})
 		b.Put([]byte{0xff, 0x77, 1}, []byte("?"))
@@ -102,7 +102,7 @@ func TestSalvage(t *testing.T) {
 		t.Errorf("check: %v\n%s", err, out)
 	}
 	f := newStore(t, dir)
-	f.do(0, func(tx *keyspace.Tx) {
+	f.DoIn(0, func(tx *keyspace.Tx) {
 		if got := string(tx.Find([]byte("foo")).Body); got != "bar" {
 			t.Errorf("foo is %q", got)
 		}

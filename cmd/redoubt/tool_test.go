@@ -13,19 +13,19 @@ import (
 
 	"redoubt/engine"
 	"redoubt/engine/local"
+	"redoubt/internal/typestest"
 	"redoubt/journal"
 	"redoubt/keyspace"
 	"redoubt/types/str"
 )
 
-// someTime is 2023-11-14 22:13:20 UTC, in milliseconds.
-const someTime = 1_700_000_000_000
+const someTime = typestest.SomeTime
 
 // filler writes to a store as commands do, but nothing happens behind its back.
 type filler struct {
-	t     *testing.T
-	eng   *local.Engine
-	space *keyspace.Space
+	*typestest.Store
+	t   *testing.T
+	eng *local.Engine
 }
 
 // newStore makes a store below a server's directory.
@@ -36,9 +36,7 @@ func newStore(t *testing.T, dir string) *filler {
 		Fsync: journal.No, Unit: keyspace.Unit, Logger: slog.New(slog.DiscardHandler),
 	})
 	must(t, err)
-	space, err := keyspace.Open(eng, 4)
-	must(t, err)
-	return &filler{t, eng, space}
+	return &filler{typestest.On(t, eng, 4), t, eng}
 }
 
 func must(t testing.TB, err error) {
@@ -48,29 +46,9 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// do runs f as one commit in a database.
-func (f *filler) do(db int, run func(tx *keyspace.Tx)) {
-	f.t.Helper()
-	view, err := f.eng.Begin(true)
-	must(f.t, err)
-	defer view.Close()
-	var b engine.Batch
-	var fx keyspace.Effects
-	tx := keyspace.Tx{
-		Space: f.space, Rows: engine.Txn{View: view, Batch: &b}, FX: &fx, DB: db,
-		Now: someTime, NowMicros: someTime * 1000, Writable: true, Latched: true, Worker: true,
-	}
-	tx.Start()
-	run(&tx)
-	must(f.t, tx.Err())
-	_, err = view.Commit(&b)
-	must(f.t, err)
-	f.space.Publish(&fx)
-}
-
 func (f *filler) set(db int, key, value string, expire int64) {
 	f.t.Helper()
-	f.do(db, func(tx *keyspace.Tx) { str.Set(tx, []byte(key), tx.Find([]byte(key)), []byte(value), expire) })
+	f.DoIn(db, func(tx *keyspace.Tx) { str.Set(tx, []byte(key), tx.Find([]byte(key)), []byte(value), expire) })
 }
 
 // raw commits rows as they are.
@@ -101,15 +79,15 @@ func (f *filler) populate() {
 		f.set(3, "key"+strings.Repeat("x", i), strings.Repeat("y", 7*i), int64(i%3)*someTime)
 	}
 	must(f.t, f.eng.Round())
-	f.do(2, func(tx *keyspace.Tx) { tx.Flush(2) })
-	f.do(0, func(tx *keyspace.Tx) {
+	f.DoIn(2, func(tx *keyspace.Tx) { tx.Flush(2) })
+	f.DoIn(0, func(tx *keyspace.Tx) {
 		m := tx.Find([]byte("big"))
 		tx.Detach([]byte("big"), m)
 		tx.Store([]byte("{foo}big"), keyspace.Meta{}, m)
 	})
-	f.do(0, func(tx *keyspace.Tx) { tx.Swap(0, 1) })
+	f.DoIn(0, func(tx *keyspace.Tx) { tx.Swap(0, 1) })
 	f.set(3, "gone", big, 0)
-	f.do(3, func(tx *keyspace.Tx) { tx.Remove([]byte("gone"), tx.Find([]byte("gone"))) })
+	f.DoIn(3, func(tx *keyspace.Tx) { tx.Remove([]byte("gone"), tx.Find([]byte("gone"))) })
 	for i := range 100 {
 		f.set(3, "late"+strings.Repeat("x", i), "z", 0)
 	}

@@ -75,6 +75,7 @@ func Run(t *testing.T, open func(t *testing.T) engine.Engine, opts ...Option) {
 		{"Stats", testStats},
 		{"Close", testClose},
 		{"Random", testRandom},
+		{"Long", testLong},
 		{"Moment", testMoment},
 		{"Lone", testLone},
 		{"Version", testVersion},
@@ -87,6 +88,7 @@ func Run(t *testing.T, open func(t *testing.T) engine.Engine, opts ...Option) {
 		{"Oldest", testOldest},
 		{"SharedCounter", testSharedCounter},
 		{"LostUpdate", testLostUpdate},
+		{"LongShared", testLongShared},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

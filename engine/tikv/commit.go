@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	tikverr "github.com/tikv/client-go/v2/error"
 	"github.com/tikv/client-go/v2/kv"
 	"github.com/tikv/client-go/v2/oracle"
 	"github.com/tikv/client-go/v2/txnkv/transaction"
@@ -77,8 +78,14 @@ func (v *view) gather(b *engine.Batch) error {
 		if op.Delete {
 			err = v.txn.Delete(key)
 		} else {
-			buf = appendValue(buf[:0], op.Value, v.ts)
+			buf = appendRow(buf[:0], op.Key, op.Value, v.ts)
+			if size := len(key) + len(buf); size > maxRow {
+				return fmt.Errorf("a name with its value, or an element, takes %d bytes, more than the %d of a row in TiKV", size, maxRow)
+			}
 			err = v.txn.Set(key, buf) // it makes a copy
+		}
+		if errors.As(err, new(*tikverr.ErrTxnTooLarge)) {
+			return fmt.Errorf("more than %d bytes at once are too much for a transaction in TiKV", maxCommit)
 		}
 		if err != nil {
 			return fmt.Errorf("row % x: %w", cut(op.Key), v.e.commitError(v.ctx, err))
@@ -100,26 +107,21 @@ func (v *view) gather(b *engine.Batch) error {
 	return v.txn.LockKeys(v.ctx, kv.NewLockCtx(0, kv.LockNoWait, time.Now()), locks...)
 }
 
-const (
-	maxKey       = 32 << 10 // TiKV's own limit is lower, and can be set
-	maxRangeRows = 100_000  // of a range delete, in one transaction
-)
+// maxRangeRows are of a range delete, in one transaction.
+const maxRangeRows = 100_000
 
 // writable is where a row is stored that a commit may touch.
 func (e *Engine) writable(row []byte) ([]byte, error) {
 	if isReserved(row) {
 		return nil, fmt.Errorf("row % x is reserved", cut(row))
 	}
-	if len(row) > maxKey {
-		return nil, fmt.Errorf("a row's key of %d bytes is too long for TiKV", len(row))
-	}
 	return e.space.key(row), nil
 }
 
 // deleteRange deletes the rows of a range as the view shows it.
 func (v *view) deleteRange(lo, hi []byte) error {
-	from, to := v.e.space.bounds(lo, hi)
 	s := v.e.scanner(v.snap, v.ts)
+	from, to := s.within(lo, hi)
 	n := 0
 	for p := (page{lo: from, hi: to}); bytes.Compare(p.lo, p.hi) < 0; {
 		var err error
@@ -148,7 +150,11 @@ func (e *Engine) commit(ctx context.Context, txn *transaction.KVTxn, before func
 	if before != nil {
 		txn.SetSchemaLeaseChecker(lease(before))
 	}
-	err := e.commitError(ctx, txn.Commit(ctx))
+	f := new(fate)
+	err := e.commitError(ctx, txn.Commit(withFate(ctx, f)))
+	if err != nil && !errors.Is(err, engine.ErrUnknownOutcome) && f.unknown() {
+		err = fmt.Errorf("TiKV: %w (%s)", engine.ErrUnknownOutcome, brief(err))
+	}
 	switch {
 	case errors.Is(err, engine.ErrConflict):
 		e.figures.conflicts.Add(1)

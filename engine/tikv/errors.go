@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/pingcap/kvproto/pkg/kvrpcpb"
 	tikverr "github.com/tikv/client-go/v2/error"
 
 	"redoubt/engine"
@@ -13,8 +14,7 @@ import (
 
 // What the client's errors mean. It retries by itself for as long as it may, so an
 // error of a read means that the cluster could not answer in time. A commit came to
-// nothing unless the client says that it does not know; it says so also when the time
-// was over while a request was under way that might have done it.
+// nothing unless the client says that it does not know, or an answer was lost (fate.go).
 
 // readError is the meaning of an error that a read, or a request for a timestamp, met.
 func (e *Engine) readError(ctx context.Context, what string, err error) error {
@@ -63,7 +63,7 @@ func (e *Engine) commitError(ctx context.Context, err error) error {
 	switch {
 	case tikverr.IsErrorUndetermined(err):
 		return fmt.Errorf("TiKV: %w", engine.ErrUnknownOutcome)
-	case lockGone(err):
+	case lockGone(err), errors.As(err, &conflict) && withItself(conflict):
 		return fmt.Errorf("TiKV: %w (%s)", engine.ErrUnknownOutcome, brief(err))
 	case errors.As(err, &conflict), errors.As(err, &latch), errors.As(err, &again), errors.Is(err, errLate):
 		return fmt.Errorf("TiKV: %w (%s)", engine.ErrConflict, brief(err))
@@ -86,7 +86,13 @@ func (e *Engine) commitError(ctx context.Context, err error) error {
 func lockGone(err error) bool {
 	s := strings.ToLower(err.Error())
 	return strings.Contains(s, "txn ") && strings.HasSuffix(s, " not found") ||
-		strings.Contains(s, "locknotfound") || strings.Contains(s, "lock not found")
+		strings.Contains(s, "locknotfound") || strings.Contains(s, "lock not found") || strings.Contains(s, "replaced by another transaction")
+}
+
+// withItself says that what a transaction is in conflict with is its own commit, by a
+// request that was sent before.
+func withItself(c *tikverr.ErrWriteConflict) bool {
+	return c.GetStartTs() != 0 && c.GetConflictTs() == c.GetStartTs() && c.GetReason() != kvrpcpb.WriteConflict_SelfRolledBack
 }
 
 // unreachable says that the client has given up.

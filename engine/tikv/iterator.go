@@ -43,7 +43,7 @@ const (
 )
 
 func newIterator(ctx context.Context, s *scanner, lo, hi []byte, reverse bool) *iterator {
-	from, to := s.e.space.bounds(lo, hi)
+	from, to := s.within(lo, hi)
 	return iterate(ctx, s, from, to, reverse)
 }
 

@@ -22,7 +22,7 @@ func die(t *testing.T, e *Engine, async bool, ttl time.Duration, rows ...string)
 		t.Fatal(err)
 	}
 	for i := 0; i < len(rows); i += 2 {
-		if err := txn.Set(e.space.key([]byte(rows[i])), appendValue(nil, []byte(rows[i+1]), txn.StartTS())); err != nil {
+		if err := txn.Set(e.space.key([]byte(rows[i])), appendRow(nil, []byte(rows[i]), []byte(rows[i+1]), txn.StartTS())); err != nil {
 			t.Fatal(err)
 		}
 	}

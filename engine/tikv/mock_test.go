@@ -88,7 +88,7 @@ func TestEngineOnMock(t *testing.T) {
 	enginetest.Run(t,
 		func(t *testing.T) engine.Engine {
 			// Commits over several regions take long here: what writes much has one.
-			if name := t.Name(); strings.Contains(name, "Random") || strings.Contains(name, "Atomic") || strings.Contains(name, "Consistent") {
+			if name := t.Name(); strings.Contains(name, "Random") || strings.Contains(name, "Atomic") || strings.Contains(name, "Consistent") || strings.HasSuffix(name, "/Long") {
 				return open(t, newMock(t))
 			}
 			return open(t, newMock(t, "test:b", "test:k05", "test:z"))

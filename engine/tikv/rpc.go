@@ -70,7 +70,8 @@ func (o *watchedOracle) GetTimestamp(ctx context.Context, opt *oracle.Option) (u
 	return ts, err
 }
 
-// watchedClient counts requests, and looks after prewrites that meet locks.
+// watchedClient counts requests, looks after prewrites that meet locks, and notes what
+// becomes of commits.
 type watchedClient struct {
 	tikv.Client
 	e *Engine
@@ -79,13 +80,13 @@ type watchedClient struct {
 func (c *watchedClient) SendRequest(ctx context.Context, addr string, req *tikvrpc.Request, timeout time.Duration) (*tikvrpc.Response, error) {
 	c.e.rpcs.add(ctx, req.Type.String())
 	resp, err := c.Client.SendRequest(ctx, addr, req, timeout)
-	if req.Type != tikvrpc.CmdPrewrite {
-		return resp, err
+	if req.Type == tikvrpc.CmdPrewrite {
+		for n := 0; n < maxResolves && err == nil && c.resolved(ctx, req, resp); n++ {
+			c.e.rpcs.add(ctx, req.Type.String())
+			resp, err = c.Client.SendRequest(ctx, addr, req, timeout)
+		}
 	}
-	for n := 0; n < maxResolves && err == nil && c.resolved(ctx, req, resp); n++ {
-		c.e.rpcs.add(ctx, req.Type.String())
-		resp, err = c.Client.SendRequest(ctx, addr, req, timeout)
-	}
+	note(ctx, req, resp, err)
 	return resp, err
 }
 

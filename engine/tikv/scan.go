@@ -26,6 +26,7 @@ type scanner struct {
 	ts      uint64
 	timeout time.Duration // of each page, if not 0
 	seed    uint32
+	lo, hi  []byte // bounds of rows that are long; see long.go
 }
 
 func (e *Engine) scanner(snap *txnsnapshot.KVSnapshot, ts uint64) *scanner {
@@ -42,12 +43,24 @@ type row struct {
 type page struct {
 	rows   []row
 	lo, hi []byte
-	size   int // bytes
+	size   int  // bytes
+	long   bool // there are long rows
 }
 
 // page fetches up to limit rows of one region, from the beginning of the range or from
-// its end. There may be none although there are more in the next region.
+// its end, and more if it would end inside of a group. There may be none although
+// there are more in the next region.
 func (s *scanner) page(ctx context.Context, lo, hi []byte, reverse bool, limit int) (page, error) {
+	p, last, err := s.some(ctx, lo, hi, reverse, limit)
+	if err == nil && p.long {
+		err = s.whole(ctx, &p, last, reverse, limit)
+	}
+	return p, err
+}
+
+// some fetches up to limit rows of one region. last is the last key that came, in the
+// order of the walk.
+func (s *scanner) some(ctx context.Context, lo, hi []byte, reverse bool, limit int) (p page, last []byte, err error) {
 	if s.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, s.timeout)
@@ -57,15 +70,18 @@ func (s *scanner) page(ctx context.Context, lo, hi []byte, reverse bool, limit i
 	for {
 		p, pairs, err := s.ask(bo, lo, hi, reverse, limit)
 		if err != nil {
-			return page{}, s.e.readError(ctx, "scan", err)
+			return page{}, nil, s.e.readError(ctx, "scan", err)
 		}
 		if pairs == nil {
 			continue
 		}
 		if err := s.fill(ctx, &p, pairs); err != nil {
-			return page{}, err
+			return page{}, nil, err
 		}
-		return p, nil
+		if len(pairs) > 0 {
+			last = keyOf(pairs[len(pairs)-1])
+		}
+		return p, last, nil
 	}
 }
 
@@ -185,6 +201,13 @@ func (s *scanner) fill(ctx context.Context, p *page, pairs []*kvrpcpb.KvPair) er
 			if stored == nil {
 				continue
 			}
+		}
+		if isLong(key) {
+			p.long = true
+			if err := s.long(p, key, stored); err != nil {
+				return err
+			}
+			continue
 		}
 		value, version, err := split(key, stored)
 		if err != nil {

@@ -23,35 +23,52 @@ func newSpace(prefix string) space {
 
 // key is where a row is stored.
 func (s *space) key(row []byte) []byte {
-	return append(append(make([]byte, 0, len(s.prefix)+len(row)), s.prefix...), row...)
+	return s.append(make([]byte, 0, s.size(row)), row)
+}
+
+func (s *space) size(row []byte) int {
+	if isLong(row) {
+		return len(s.prefix) + maxPlain + hashSize
+	}
+	return len(s.prefix) + len(row)
+}
+
+// append appends where a row is stored.
+func (s *space) append(b, row []byte) []byte {
+	b = append(b, s.prefix...)
+	if isLong(row) {
+		return appendLong(b, row)
+	}
+	return append(b, row...)
 }
 
 // keys are where rows are stored, in one piece of memory.
 func (s *space) keys(rows [][]byte) [][]byte {
 	size := 0
 	for _, row := range rows {
-		size += len(s.prefix) + len(row)
+		size += s.size(row)
 	}
 	arena, keys := make([]byte, 0, size), make([][]byte, len(rows))
 	for i, row := range rows {
 		at := len(arena)
-		arena = append(append(arena, s.prefix...), row...)
+		arena = s.append(arena, row)
 		keys[i] = arena[at:len(arena):len(arena)]
 	}
 	return keys
 }
 
 // bounds are where the rows with lo <= key < hi are stored, hi nil for all. The range
-// is empty if from is not below to.
+// is empty if from is not below to. If a bound is long there may be long rows that are
+// out of bounds.
 func (s *space) bounds(lo, hi []byte) (from, to []byte) {
-	from, to = s.key(lo), s.end
+	from, to = s.bound(lo, false), s.end
 	if hi != nil && bytes.Compare(hi, []byte(reserved)) < 0 {
-		to = s.key(hi)
+		to = s.bound(hi, true)
 	}
 	return from, to
 }
 
-// row is the key of a row as its users know it.
+// row is the key of a row as its users know it, unless it is a long one.
 func (s *space) row(key []byte) []byte { return key[len(s.prefix):] }
 
 func isReserved(row []byte) bool { return bytes.HasPrefix(row, []byte(reserved)) }
@@ -63,7 +80,19 @@ func appendValue(b, value []byte, ts uint64) []byte {
 	return binary.BigEndian.AppendUint64(append(b, value...), ts)
 }
 
-// split takes a stored value apart.
+// valueOf takes the stored value of a row apart.
+func valueOf(row, stored []byte) (value []byte, version uint64, err error) {
+	if !isLong(row) {
+		return split(row, stored)
+	}
+	value, rest, version, err := splitLong(row, stored)
+	if err == nil && !bytes.Equal(rest, row[maxPlain:]) {
+		err = fmt.Errorf("the long row % x is another one: %w", row[:64], engine.ErrCorrupt)
+	}
+	return value, version, err
+}
+
+// split takes the version off a stored value.
 func split(key, stored []byte) (value []byte, version uint64, err error) {
 	n := len(stored) - versionSize
 	if n < 0 {

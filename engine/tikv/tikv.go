@@ -10,11 +10,13 @@
 // Rows are stored below a prefix, so that several stores share a cluster. A value is
 // followed by the 8-byte timestamp at which its transaction began: TiKV cannot store
 // empty values, and the number is the row's version. Keys from ff ff ff ff on, below
-// the prefix, are the engine's own: counters (see counter.go).
+// the prefix, are the engine's own: counters (see counter.go). Rows whose keys are
+// longer than TiKV's may be are stored in another way (see long.go).
 //
 // Files: tikv.go opens and closes, view.go and commit.go are the transaction, scan.go
 // the iterators, rpc.go looks at every request, errors.go says what the client's errors
-// mean, clock.go and gc.go are time and what may be forgotten.
+// mean and fate.go whether a commit may have happened in spite of one, clock.go and gc.go
+// are time and what may be forgotten.
 package tikv
 
 import (
@@ -112,6 +114,10 @@ func (o *Options) fill() error {
 // openLate is when Open says that it waits.
 const openLate = 3 * time.Second
 
+// maxBehind is how many views of background work may read or commit at once. It is more
+// than there is work of different kinds, so that none waits for another.
+const maxBehind = 32
+
 // maxPrefix keeps the prefix small beside the keys.
 const maxPrefix = 64
 
@@ -129,14 +135,15 @@ type Engine struct {
 	closed atomic.Bool
 	onePC  bool // one-phase and asynchronous commits; the client's mock cannot
 
-	places   places        // for views that have begun
-	replicas atomic.Bool   // reads go to any replica
-	seq      atomic.Uint64 // tickets
-	clock    clock
-	reading  readers
-	counters counters
-	rpcs     rpcs
-	figures  figures
+	places     places        // for views that have begun
+	background places        // for those of them that no client waits for
+	replicas   atomic.Bool   // reads go to any replica
+	seq        atomic.Uint64 // tickets
+	clock      clock
+	reading    readers
+	counters   counters
+	rpcs       rpcs
+	figures    figures
 }
 
 var _ engine.Shared = (*Engine)(nil)
@@ -151,7 +158,8 @@ func Open(o Options) (*Engine, error) {
 	}
 	setGlobals(o.Logger)
 	sec := config.NewSecurity(o.CA, o.Cert, o.Key, nil)
-	if _, err := sec.ToTLSConfig(); err != nil {
+	tls, err := sec.ToTLSConfig()
+	if err != nil {
 		return nil, fmt.Errorf("TLS for TiKV: %w", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -169,7 +177,7 @@ func Open(o Options) (*Engine, error) {
 	if cancel(); err == nil {
 		err = errors.Join(ctx.Err(), e.Close())
 	}
-	return nil, fmt.Errorf("TiKV at %s: %w: %s", strings.Join(o.PD, ","), engine.ErrUnavailable, brief(err))
+	return nil, fmt.Errorf("TiKV at %s: %w: %s%s", strings.Join(o.PD, ","), engine.ErrUnavailable, brief(err), probe(o.Context, o.PD, tls))
 }
 
 func open(ctx context.Context, o Options, sec config.Security) (*Engine, error) {
@@ -186,6 +194,7 @@ func newEngine(ctx context.Context, o Options, store *tikv.KVStore, onePC bool) 
 		opt: o, log: o.Logger, store: store, space: newSpace(o.Prefix), onePC: onePC, stop: make(chan struct{}),
 	}
 	e.SetMaxTransactions(o.MaxTransactions)
+	e.background.resize(maxBehind)
 	e.SetReplicaRead(o.ReplicaRead)
 	e.ctx, e.cancel = context.WithCancel(ctx)
 	e.drop = func() {}

@@ -27,6 +27,7 @@ type view struct {
 	lone     bool
 	settled  bool // a commit was tried
 	closed   bool
+	behind   bool // no client waits for it
 	placed   bool // it holds one of the engine's places
 	before   func() engine.Stamp
 	deadline time.Time
@@ -58,12 +59,16 @@ func (v *view) enter() error {
 	case v.e.closed.Load():
 		return engine.ErrClosed
 	case v.ctx == nil:
-		v.ctx, v.cancel = context.WithDeadline(v.e.ctx, v.deadline)
+		parent := v.e.ctx
+		if v.behind {
+			parent = behind(parent)
+		}
+		v.ctx, v.cancel = context.WithDeadline(parent, v.deadline)
 	}
 	if v.placed {
 		return nil
 	}
-	waited, err := v.e.places.enter(v.ctx)
+	waited, err := v.places().enter(v.ctx)
 	if waited {
 		v.e.figures.waits.Add(1)
 	}
@@ -75,6 +80,14 @@ func (v *view) enter() error {
 		return engine.ErrClosed
 	}
 	return fmt.Errorf("too many transactions are under way: %w", engine.ErrUnavailable)
+}
+
+// places are those of clients, or those of work in the background.
+func (v *view) places() *places {
+	if v.behind {
+		return &v.e.background
+	}
+	return &v.e.places
 }
 
 // begin fixes the moment of the view.
@@ -185,7 +198,7 @@ func take(row, stored, dst []byte, err error) ([]byte, bool, error) {
 	if err != nil || stored == nil {
 		return dst, false, err
 	}
-	value, _, err := split(row, stored)
+	value, _, err := valueOf(row, stored)
 	if err != nil {
 		return dst, false, err
 	}
@@ -198,7 +211,7 @@ func (v *view) Version(row []byte) (uint64, error) {
 	if err != nil || stored == nil {
 		return 0, err
 	}
-	_, version, err := split(row, stored)
+	_, version, err := valueOf(row, stored)
 	return version, err
 }
 
@@ -242,7 +255,7 @@ func show(i int, row, stored []byte, visit func(int, []byte, bool) error) error 
 	if stored == nil {
 		return visit(i, nil, false)
 	}
-	value, _, err := split(row, stored)
+	value, _, err := valueOf(row, stored)
 	if err != nil {
 		return err
 	}
@@ -277,8 +290,8 @@ func (v *view) Edge(lo, hi []byte, reverse bool, b []byte) (row []byte, key int,
 	if v.ready() != nil {
 		return b, 0, false, false
 	}
-	from, to := v.e.space.bounds(lo, hi)
 	s := v.e.scanner(v.snap, v.ts)
+	from, to := s.within(lo, hi)
 	for p := (page{lo: from, hi: to}); bytes.Compare(p.lo, p.hi) < 0; {
 		var err error
 		if p, err = s.page(v.ctx, p.lo, p.hi, reverse, 1); err != nil {
@@ -294,6 +307,9 @@ func (v *view) Edge(lo, hi []byte, reverse bool, b []byte) (row []byte, key int,
 
 // Lone implements engine.SharedView.
 func (v *view) Lone() { v.lone = v.snap == nil || v.lone }
+
+// Behind implements engine.SharedView.
+func (v *view) Behind() { v.behind = v.behind || v.ctx == nil }
 
 // Stamp implements engine.SharedView.
 func (v *view) Stamp() (engine.Stamp, error) {
@@ -322,7 +338,7 @@ func (v *view) Close() {
 		v.e.reading.leave(v.token)
 	}
 	if v.placed {
-		v.e.places.leave()
+		v.places().leave()
 	}
 }
 

@@ -18,6 +18,7 @@ type Engine struct {
 	cut     atomic.Bool
 	commits atomic.Int64
 	trips   atomic.Int64
+	claims  atomic.Int64
 
 	mu      sync.Mutex
 	reading map[engine.Stamp]int // the moments of what is open
@@ -65,6 +66,10 @@ func (e *Engine) Cut(cut bool) { e.cut.Store(cut) }
 // Trips counts how often the store was asked: each read, also one of many rows, each
 // iterator, commit, stamp and id is one. What a view has prefetched is free.
 func (e *Engine) Trips() int64 { return e.trips.Load() }
+
+// Claims counts the views that have read or committed and for which clients wait: on
+// another engine each would have taken a place.
+func (e *Engine) Claims() int64 { return e.claims.Load() }
 
 // Open says how many views and snapshots are open.
 func (e *Engine) Open() int {

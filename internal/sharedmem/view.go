@@ -94,6 +94,7 @@ type view struct {
 	e       *Engine
 	wait    bool
 	lone    bool
+	behind  bool
 	closed  bool
 	one     []byte    // the row that a lone view has read
 	s       *snapshot // nil until the first read
@@ -112,6 +113,9 @@ func (v *view) fix() (err error) {
 	case v.closed:
 		return errors.New("the view is closed")
 	case v.s == nil:
+		if !v.behind {
+			v.e.claims.Add(1)
+		}
 		v.s, err = v.e.snapshot()
 	}
 	return err
@@ -184,6 +188,9 @@ func (v *view) Prefetch(keys [][]byte) (cold int) {
 }
 
 func (v *view) Lone() { v.lone = true }
+
+// Behind implements engine.SharedView. There are no places here; they are counted only.
+func (v *view) Behind() { v.behind = true }
 
 func (v *view) Stamp() (engine.Stamp, error) {
 	if v.lone {

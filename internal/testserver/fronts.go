@@ -1,10 +1,12 @@
 package testserver
 
 import (
+	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
 
+	"redoubt/engine"
 	"redoubt/internal/respclient"
 	"redoubt/internal/sharedmem"
 )
@@ -111,6 +113,29 @@ func (f *Fronts) Engine(i int) *sharedmem.Engine {
 func (f *Fronts) Process(i int) *Process {
 	p, _ := f.list[i].(outside)
 	return p.Process
+}
+
+// Faults are what commits of a store in memory meet: conflicts, delays, and answers that
+// are lost, of commits that happened and of others that did not.
+func Faults(seed uint64) func(*engine.Batch) sharedmem.Fault {
+	var mu sync.Mutex
+	rng := rand.New(rand.NewPCG(seed, 1))
+	return func(*engine.Batch) (f sharedmem.Fault) {
+		mu.Lock()
+		defer mu.Unlock()
+		if rng.IntN(4) == 0 {
+			f.Delay = time.Duration(rng.IntN(1500)) * time.Microsecond
+		}
+		switch n := rng.IntN(100); {
+		case n < 10:
+			f.Err = engine.ErrConflict
+		case n < 12:
+			f.Err = engine.ErrUnknownOutcome
+		case n < 14:
+			f.Err, f.Applied = engine.ErrUnknownOutcome, true
+		}
+		return f
+	}
 }
 
 type inside struct{ *Server }

@@ -1,5 +1,5 @@
-// Package typestest runs executions over an engine in memory, for the tests of
-// the types.
+// Package typestest runs executions over an engine, for the tests of the types and of
+// what works on whole stores.
 package typestest
 
 import (
@@ -10,9 +10,10 @@ import (
 	"redoubt/keyspace"
 )
 
-// Store is an empty database and a clock that stands still.
+// Store is a store and a clock that stands still.
 type Store struct {
 	Now   int64 // Unix milliseconds; tests may set it
+	DB    int   // the database of executions
 	FX    keyspace.Effects
 	Space *keyspace.Space
 	Eng   engine.Engine
@@ -22,11 +23,20 @@ type Store struct {
 	tx    keyspace.Tx
 }
 
-// New makes a store.
+// SomeTime is when the clock stands still: 2023-11-14 22:13:20 UTC, in milliseconds.
+const SomeTime = 1_700_000_000_000
+
+// New makes an empty store in memory, with two databases.
 func New(t testing.TB) *Store {
 	t.Helper()
-	s := &Store{t: t, Eng: mem.New(), Now: 1_700_000_000_000}
-	space, err := keyspace.Open(s.Eng, 2)
+	return On(t, mem.New(), 2)
+}
+
+// On opens the store of an engine.
+func On(t testing.TB, eng engine.Engine, databases int) *Store {
+	t.Helper()
+	s := &Store{t: t, Eng: eng, Now: SomeTime}
+	space, err := keyspace.Open(s.Eng, databases)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,6 +53,15 @@ func (s *Store) Do(f func(tx *keyspace.Tx)) {
 	}
 }
 
+// DoIn is Do in a database.
+func (s *Store) DoIn(db int, f func(tx *keyspace.Tx)) {
+	s.t.Helper()
+	was := s.DB
+	defer func() { s.DB = was }()
+	s.DB = db
+	s.Do(f)
+}
+
 // Try is Do that returns the failure of the execution, which is then undone.
 func (s *Store) Try(f func(tx *keyspace.Tx)) error {
 	s.t.Helper()
@@ -54,7 +73,7 @@ func (s *Store) Try(f func(tx *keyspace.Tx)) error {
 	s.batch.Reset()
 	s.FX.Reset()
 	s.tx = keyspace.Tx{
-		Space: s.Space, Rows: engine.Txn{View: view, Batch: &s.batch}, FX: &s.FX,
+		Space: s.Space, Rows: engine.Txn{View: view, Batch: &s.batch}, FX: &s.FX, DB: s.DB,
 		Now: s.Now, NowMicros: s.Now * 1000,
 		Writable: true, Latched: true, Worker: true, Listening: ^keyspace.Class(0),
 	}

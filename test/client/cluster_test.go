@@ -186,3 +186,28 @@ func TestClusterAnnounces(t *testing.T) {
 		})
 	}
 }
+
+// A server with a store of its own is a cluster of one, if it is told so.
+func TestClusterOfOne(t *testing.T) {
+	t.Parallel()
+	s := testserver.Start(t, testserver.Options{Args: []string{"--cluster-enabled", "yes"}})
+	ctx := context.Background()
+	c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{s.Addr}})
+	defer c.Close()
+	masters := 0
+	err := c.ForEachMaster(ctx, func(ctx context.Context, m *redis.Client) error {
+		masters++
+		return m.Ping(ctx).Err()
+	})
+	if err != nil || masters != 1 {
+		t.Errorf("%d masters, %v", masters, err)
+	}
+	for i := range 20 {
+		if err := c.Set(ctx, fmt.Sprint("key", i), i, 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, err := c.DBSize(ctx).Result(); n != 20 || err != nil {
+		t.Errorf("%d keys, %v", n, err)
+	}
+}

@@ -9,6 +9,9 @@ import (
 var fieldPool = []string{"a", "b", "c", "d", "e", "n", "m", "", "field with space", "bin\x00\xff\r\n", strings.Repeat("long", 20)}
 
 func (g *generator) field() string {
+	if g.large && g.chance(5) {
+		return g.longName()
+	}
 	if g.chance(97) {
 		return fieldPool[g.IntN(len(fieldPool)-1)]
 	}

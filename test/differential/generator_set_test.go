@@ -14,12 +14,20 @@ var memberPool = []string{
 
 func (g *generator) member() string {
 	switch {
+	case g.large && g.chance(5):
+		return g.longName()
 	case g.chance(50):
 		return strconv.Itoa(g.IntN(12))
 	case g.chance(97):
 		return memberPool[g.IntN(len(memberPool)-1)]
 	}
 	return pick(g, memberPool)
+}
+
+// longName is one of some names of members and fields that are long and begin in the
+// same way, which an engine may store in another way.
+func (g *generator) longName() string {
+	return strings.Repeat("name", 500+g.IntN(2)*1500) + pick(g, []string{"", "\x00", "1", "2", strings.Repeat("3", 100), strings.Repeat("\xff", 9000)})
 }
 
 func (g *generator) members(most int) (out []string) {

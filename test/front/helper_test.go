@@ -12,9 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"redoubt/engine"
 	"redoubt/internal/respclient"
-	"redoubt/internal/sharedmem"
 	"redoubt/internal/testserver"
 	"redoubt/internal/testtikv"
 )
@@ -257,28 +255,6 @@ func (w *worker) close() {
 	}
 }
 
-// faults are what commits of a store in memory meet.
-func faults(seed uint64) func(*engine.Batch) sharedmem.Fault {
-	var mu sync.Mutex
-	rng := rand.New(rand.NewPCG(seed, 1))
-	return func(*engine.Batch) (f sharedmem.Fault) {
-		mu.Lock()
-		defer mu.Unlock()
-		if rng.IntN(4) == 0 {
-			f.Delay = time.Duration(rng.IntN(1500)) * time.Microsecond
-		}
-		switch n := rng.IntN(100); {
-		case n < 10:
-			f.Err = engine.ErrConflict
-		case n < 12:
-			f.Err = engine.ErrUnknownOutcome
-		case n < 14:
-			f.Err, f.Applied = engine.ErrUnknownOutcome, true
-		}
-		return f
-	}
-}
-
 // trouble makes commits go wrong on a store in memory, until the function that it
 // returns is called.
 func (s *stage) trouble() (end func()) {
@@ -286,7 +262,7 @@ func (s *stage) trouble() (end func()) {
 		return func() {}
 	}
 	for i := range s.Len() {
-		s.Engine(i).Intercept(faults(s.rng.Uint64()))
+		s.Engine(i).Intercept(testserver.Faults(s.rng.Uint64()))
 	}
 	return func() {
 		for i := range s.Len() {

@@ -10,9 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"redoubt/engine"
 	"redoubt/internal/respclient"
-	"redoubt/internal/sharedmem"
 	"redoubt/internal/testserver"
 	"redoubt/internal/testtikv"
 )
@@ -35,29 +33,6 @@ func fill(t *testing.T, c *respclient.Client) {
 		if v, err := c.Do(words...); err != nil || v.IsError() {
 			t.Fatal(v, err)
 		}
-	}
-}
-
-// faults are what commits of a store in memory meet: conflicts, delays, and answers
-// that are lost, of commits that happened and of others that did not.
-func faults(seed uint64) func(*engine.Batch) sharedmem.Fault {
-	var mu sync.Mutex
-	rng := rand.New(rand.NewPCG(seed, 1))
-	return func(*engine.Batch) (f sharedmem.Fault) {
-		mu.Lock()
-		defer mu.Unlock()
-		if rng.IntN(4) == 0 {
-			f.Delay = time.Duration(rng.IntN(1500)) * time.Microsecond
-		}
-		switch n := rng.IntN(100); {
-		case n < 10:
-			f.Err = engine.ErrConflict
-		case n < 12:
-			f.Err = engine.ErrUnknownOutcome
-		case n < 14:
-			f.Err, f.Applied = engine.ErrUnknownOutcome, true
-		}
-		return f
 	}
 }
 
@@ -84,7 +59,7 @@ func TestFronts(t *testing.T) {
 				before := current(t, f.Addr(r), c.at)
 				for i := range fronts {
 					if c.faulty {
-						f.Engine(i).Intercept(faults(rng.Uint64()))
+						f.Engine(i).Intercept(testserver.Faults(rng.Uint64()))
 					}
 				}
 				ops, start := round(t, c.at, rng, func() {}, f.Addr(0), f.Addr(1), f.Addr(2))
