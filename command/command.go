@@ -273,9 +273,13 @@ type Caller interface {
 	// Writable says why commands that write are refused, or nothing.
 	Writable() error
 	// Local runs a command that has no Run. It returns the database that is
-	// selected after it.
-	Local(cmd *Command, args [][]byte, db int, w *wire.Writer) (int, error)
+	// selected after it. What the command has to do with keys it does by within, as a
+	// part of the execution under way: that one may hold the latches.
+	Local(cmd *Command, args [][]byte, db int, w *wire.Writer, within Within) (int, error)
 }
+
+// Within runs a command inside an execution; see Ctx.Do.
+type Within func(cmd *Command, args [][]byte, w *wire.Writer) error
 
 // Usage tells how a key was used lately.
 type Usage interface {

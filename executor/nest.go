@@ -51,6 +51,12 @@ func (b *Batch) do(cmd *command.Command, args [][]byte, w *wire.Writer) (err err
 	if cmd.Run == nil {
 		return b.doLocal(cmd, args, w)
 	}
+	return b.nest(cmd, args, w)
+}
+
+// nest is do for a command with a handler.
+func (b *Batch) nest(cmd *command.Command, args [][]byte, w *wire.Writer) (err error) {
+	t := &b.tx
 	if cmd.Flags&command.Alone != 0 && !b.alone {
 		t.Fail(keyspace.ErrWhole)
 		return t.Err()
@@ -117,7 +123,7 @@ func (b *Batch) doLocal(cmd *command.Command, args [][]byte, w *wire.Writer) err
 		return b.tx.Err()
 	}
 	start := len(w.Buf)
-	db, err := b.call.Caller.Local(cmd, args, b.tx.DB, w)
+	db, err := b.call.Caller.Local(cmd, args, b.tx.DB, w, b.nest)
 	if err != nil {
 		w.Buf = w.Buf[:start]
 		return err

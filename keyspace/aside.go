@@ -20,7 +20,7 @@ var asideBytes int64 = 4 << 20
 
 // maxTogether is how large a value may be that has to be one commit with the command,
 // on a store that is not in this process.
-const maxTogether = 64 << 20
+const maxTogether = 96 << 20
 
 // aside is a value that is being written.
 type aside struct {

@@ -16,6 +16,7 @@ type blocked struct {
 	until  time.Time // zero: for ever
 	timer  *time.Timer
 	quiet  bool // nobody wants the reply
+	ended  time.Time
 }
 
 var errUnblocked = command.Error("UNBLOCKED client unblocked via CLIENT UNBLOCK")
@@ -31,6 +32,7 @@ func (s *session) waiter(c *executor.Call, block *command.Block, proto int, quie
 		own.Args = copyArgs(block.Args)
 	}
 	w.waiter = s.srv.exec.NewWaiter(call, &own, proto, func(*executor.Waiter) {
+		w.ended = time.Now()
 		s.car.post(func() { s.unblocked(w) })
 	})
 	w.waiter.Serving = s.mute
@@ -64,9 +66,7 @@ func (s *session) blockFrom(c *executor.Call, block *command.Block, proto int, q
 	s.car.post(func() {
 		s.deferred = nil
 		s.unmute()
-		if s.srv.monitors.Load() > 0 {
-			s.srv.feedMonitors(s, w.cmd, w.args)
-		}
+		s.show(w.cmd, w.args)
 		s.block(w)
 	})
 	return w.waiter
@@ -83,7 +83,8 @@ func (s *session) unblocked(w *blocked) {
 	} else {
 		s.work.stats.record(w.cmd, 0, w.waiter.Failed)
 		if s.srv.slow.threshold() <= 0 { // waiting is not slow, so only who wants all sees it
-			s.srv.slow.add(s, w.args, 0, s.work.now)
+			s.work.reach(w.ended)
+			s.srv.slow.add(s, w.args, 0, w.ended)
 		}
 	}
 	if w.waiter.Failed {

@@ -57,6 +57,25 @@ func TestSlowlogOfWaiting(t *testing.T) {
 	})
 }
 
+// A command that waited is listed behind those of the EXEC that served it, although both
+// are noted by whoever comes first.
+func TestSlowlogOfWaitingForExec(t *testing.T) {
+	carriers(t, func(t *testing.T, pipes bool) {
+		f := start(t, pipes, "--slowlog-log-slower-than", "0")
+		waits, c := f.dial(), f.dial()
+		waits.send("BLPOP", "q", "0")
+		c.blocked(1)
+		c.do("MULTI")
+		c.do("LPUSH", "q", "a")
+		c.do("SLOWLOG", "RESET") // has the transaction run on a worker
+		c.do("EXEC")
+		waits.want(pop("a"))
+		if newest := c.do("SLOWLOG", "GET", "1"); !strings.Contains(newest, "\"BLPOP\"") {
+			t.Errorf("the newest entry is %s", newest)
+		}
+	})
+}
+
 // idOf finds the client whose last command is this, the last one if there are
 // several.
 func (c *client) idOf(via *client, cmd string) (id string) {

@@ -29,12 +29,12 @@ func (c *caller) Writable() error {
 func (c *caller) OutOfMemory() bool { return c.s.srv.outOfMemory() }
 
 // Local implements command.Caller.
-func (c *caller) Local(cmd *command.Command, args [][]byte, db int, w *wire.Writer) (int, error) {
+func (c *caller) Local(cmd *command.Command, args [][]byte, db int, w *wire.Writer, within command.Within) (int, error) {
 	s, l := c.s, c.s.srv.locals[cmd]
 	if l == nil {
 		return db, unknownSubcommand(args)
 	}
-	call := localCall{s: s, srv: s.srv, args: args, w: w}
+	call := localCall{s: s, srv: s.srv, args: args, w: w, within: within}
 	if l.worker {
 		err := l.run(&call)
 		if call.after != nil {

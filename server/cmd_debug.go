@@ -219,7 +219,7 @@ func debugReload(c *localCall) error {
 
 func debugThreshold(c *localCall) error {
 	n, ok := parseMemory(string(c.args[2]))
-	if !ok || n == 1 || n > 4<<30 {
+	if !ok || n > 4<<30-1<<20 {
 		return command.Error("ERR argument must be a memory value bigger than 1 and smaller than 4gb")
 	}
 	return c.ok()

@@ -84,8 +84,10 @@ type migration struct {
 	keys           [][]byte
 
 	srv  *Server
-	to   *target
-	used bool // the target is a connection of a migration before
+	to   *target // nil between two tries
+	used bool    // the target is a connection of a migration before
+	// taken are the keys that the target has from a try that was not committed.
+	taken map[string]bool
 }
 
 func migrate(c *localCall) error {
@@ -96,7 +98,7 @@ func migrate(c *localCall) error {
 	m.srv = c.srv
 	m.addr = net.JoinHostPort(string(c.args[1]), string(c.args[2]))
 	// Whether there is anything to do is known before the target is asked.
-	some := false
+	some, start := false, len(c.w.Buf)
 	err = c.internal(&command.Command{
 		Name: "migrate", Flags: command.ReadOnly, Keys: command.KeyRange(0, -1, 1, command.RO), Run: func(x *command.Ctx) error {
 			some = false
@@ -108,7 +110,7 @@ func migrate(c *localCall) error {
 			return nil
 		},
 	}, m.keys)
-	if err != nil || len(c.w.Buf) > 0 { // an error was written
+	if err != nil || len(c.w.Buf) > start { // an error was written
 		return err
 	}
 	if !some {
@@ -230,9 +232,16 @@ func (m *migration) ask(call [][]byte) error {
 }
 
 // run is the part that is one execution. It is run once: it writes and may wait, so
-// nothing sends it elsewhere. What the target has taken is deleted whatever comes
+// nothing sends it elsewhere; but on a store that others use as well, once more after
+// each conflict. What the target has taken is deleted whatever comes
 // then, so an error of the target's is a reply and not a failure.
 func (m *migration) run(x *command.Ctx) error {
+	if m.to == nil {
+		if err := m.connect(); err != nil {
+			return err
+		}
+	}
+	defer func() { m.to = nil }()
 	sent, acked, err := m.transfer(x)
 	if err != nil && m.used && acked == nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 		// A connection that was kept may have been closed by the other side.
@@ -248,7 +257,14 @@ func (m *migration) run(x *command.Ctx) error {
 			if refused == nil {
 				refused = migrateRefused(reply[1:])
 			}
-		case !m.copy:
+		default:
+			if m.taken == nil {
+				m.taken = make(map[string]bool)
+			}
+			m.taken[string(sent[i])] = true
+			if m.copy {
+				break
+			}
 			if old := x.Tx.Find(sent[i]); old.Exists() {
 				x.Tx.Remove(sent[i], old)
 				x.Tx.Changed(keyspace.Generic, "del", sent[i])
@@ -300,7 +316,8 @@ func (m *migration) transfer(x *command.Ctx) (sent [][]byte, acked []string, err
 		if err := tx.Err(); err != nil {
 			return nil, nil, err
 		}
-		if m.replace {
+		replace := m.replace || m.taken[string(key)]
+		if replace {
 			t.begin(5)
 		} else {
 			t.begin(4)
@@ -309,7 +326,7 @@ func (m *migration) transfer(x *command.Ctx) (sent [][]byte, acked []string, err
 		t.arg(key)
 		t.arg(strconv.AppendInt(nil, ttl, 10))
 		t.arg(payload)
-		if m.replace {
+		if replace {
 			t.arg([]byte("REPLACE"))
 		}
 		if t.err != nil {

@@ -2,14 +2,19 @@ package server_test
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"redoubt/engine"
 	"redoubt/internal/respclient"
+	"redoubt/internal/sharedmem"
 	"redoubt/internal/testserver"
+	"redoubt/server"
 )
 
 // migrate is MIGRATE to a server, without the first arguments.
@@ -36,6 +41,62 @@ func TestMigrate(t *testing.T) {
 	carriers(t, func(t *testing.T, pipes bool) {
 		testMigrate(t, start(t, pipes).dial(), start(t, pipes))
 	})
+}
+
+// In a transaction or script MIGRATE is a part of it: it sees what came before, and does
+// not wait for the latches that the transaction holds.
+func TestMigrateInExec(t *testing.T) {
+	carriers(t, func(t *testing.T, pipes bool) {
+		from, target := start(t, pipes).dial(), start(t, pipes)
+		host, port, err := net.SplitHostPort(target.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		to := " " + host + " " + port + " "
+		from.expect("MULTI", "OK", "SELECT 2", "QUEUED", "SET k v", "QUEUED", "MIGRATE"+to+"k 0 5000", "QUEUED", "EXISTS k", "QUEUED",
+			"MIGRATE"+to+"k 0 5000", "QUEUED", "SET k w", "QUEUED", "MIGRATE"+to+"k 0 5000", "QUEUED", "GET k", "QUEUED",
+			"EXEC", "1) OK\n2) OK\n3) OK\n4) (integer) 0\n5) NOKEY\n6) OK\n"+
+				"7) (error) ERR Target instance replied with error: BUSYKEY Target key name already exists.\n8) \"w\"")
+		if got := from.do("EVAL", "redis.call('SET', KEYS[1], 'x') return {redis.call('MIGRATE', unpack(ARGV)), redis.call('EXISTS', KEYS[1])}",
+			"1", "s", host, port, "s", "0", "5000"); got != "1) OK\n2) (integer) 0" {
+			t.Errorf("in a script: %s", got)
+		}
+		from.expect("DBSIZE", "(integer) 1", "SELECT 0", "OK", "DBSIZE", "(integer) 0")
+		target.dial().expect("MGET k s", "1) \"v\"\n2) \"x\"")
+	})
+}
+
+// On a store that others use, the commit may conflict when the target has the key
+// already. The next try finds it there and takes it for its own.
+func TestMigrateConflicts(t *testing.T) {
+	t.Parallel()
+	eng := sharedmem.New().Open()
+	from, target := startWith(t, server.Options{Engine: eng, Beat: 50 * time.Millisecond}).dial(), start(t, false)
+	from.expect("SET a 1", "OK", "SET b 2", "OK")
+	tries := 0
+	eng.Intercept(func(batch *engine.Batch) (f sharedmem.Fault) {
+		for op := range batch.Ops() {
+			if bytes.HasSuffix(op.Key, []byte("a")) {
+				if tries++; tries <= 3 {
+					f.Err = engine.ErrConflict
+				}
+				break
+			}
+		}
+		return f
+	})
+	if got := from.migrate(target.addr, "", "0", "5000", "KEYS", "a", "b"); got != "OK" {
+		t.Error(got)
+	}
+	eng.Intercept(nil)
+	if tries < 4 {
+		t.Errorf("%d tries", tries)
+	}
+	from.expect("EXISTS a b", "(integer) 0")
+	if got := from.info("stats", "migrate_cached_sockets"); got != "1" {
+		t.Errorf("%s connections are kept", got)
+	}
+	target.dial().expect("MGET a b", "1) \"1\"\n2) \"2\"")
 }
 
 // The same between Redoubt and a real Redis: there only.

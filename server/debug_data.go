@@ -17,10 +17,14 @@ import (
 // like those of package command, on commands that are in no table.
 
 // internal runs a command that clients cannot call and waits until what its
-// reply tells is durable.
+// reply tells is durable. In a transaction or script it is a part of that one, whose
+// latches nobody else could have; its error is then returned and not written.
 func (c *localCall) internal(cmd *command.Command, args [][]byte) error {
 	if !c.srv.ready.Load() {
 		return command.ErrLoading
+	}
+	if c.within != nil {
+		return c.within(cmd, args, c.w)
 	}
 	call := executor.Call{Cmd: cmd, Args: args, DB: c.s.db, Reply: c.w, NoTouch: true}
 	return c.srv.waitDurable(c.srv.exec.RunAlone(&call))
@@ -95,10 +99,10 @@ func debugPopulate(c *localCall) error {
 	if size > c.srv.maxBulk.Load() {
 		return command.ErrTooLong
 	}
+	start := len(c.w.Buf)
 	step := max(1, min(populateStep, (16<<20)/max(1, size)))
 	for from := int64(0); from < count; from += step {
 		to := min(count, from+step)
-		c.w.Buf = c.w.Buf[:0]
 		err := c.internal(&command.Command{
 			Name: "debug", Flags: command.Write | command.Alone, Run: func(x *command.Ctx) error {
 				for i := from; i < to; i++ {
@@ -107,7 +111,7 @@ func debugPopulate(c *localCall) error {
 				return nil
 			},
 		}, nil)
-		if err != nil || len(c.w.Buf) > 0 { // an error was written
+		if err != nil || len(c.w.Buf) > start { // an error was written
 			return err
 		}
 	}

@@ -85,6 +85,19 @@ func TestDigest(t *testing.T) {
 	}
 }
 
+// In a transaction what DEBUG does with keys is a part of it.
+func TestDebugInExec(t *testing.T) {
+	t.Parallel()
+	c := dial(t, testserver.Start(t, testserver.Options{Args: debugOn}).Addr)
+	for _, line := range []string{"MULTI", "SET k v", "DEBUG SLEEP 0.01", "DEBUG OBJECT k", "DEBUG DIGEST-VALUE k", "DEBUG DIGEST", "DEBUG POPULATE 3", "DBSIZE"} {
+		must(t, c, line)
+	}
+	v, err := c.Do("EXEC")
+	if err != nil || len(v.Elems) != 7 || v.Elems[1].Str != "OK" || !strings.Contains(v.Elems[2].Str, "encoding:embstr") || v.Elems[5].Str != "OK" || v.Elems[6].Int() != 4 {
+		t.Errorf("%s, %v", v, err)
+	}
+}
+
 // DEBUG SLEEP keeps others waiting, as the name says.
 func TestDebugSleepHoldsEverybody(t *testing.T) {
 	t.Parallel()

@@ -28,6 +28,8 @@ type localCall struct {
 	srv  *Server
 	args [][]byte
 	w    *wire.Writer
+	// within, if it is in a transaction or script, runs commands as a part of that.
+	within command.Within
 	// after, if a worker's run sets it, is called on the carrier with the
 	// session's mu held, behind the reply.
 	after func()

@@ -2,6 +2,7 @@ package server
 
 import (
 	"strings"
+	"time"
 
 	"redoubt/command"
 	"redoubt/executor"
@@ -179,14 +180,16 @@ func (s *session) watching() *executor.Watch {
 	return &s.watch
 }
 
-// executed records what EXEC has run, and leaves the transaction.
-func (s *session) executed(c *executor.Call) {
+// executed records what EXEC, which began at the given time, has run, and leaves the
+// transaction.
+func (s *session) executed(c *executor.Call, at time.Time) {
 	for i := range c.Queue {
 		q := &c.Queue[i]
 		if !q.Ran {
 			continue
 		}
-		s.ran(q.Cmd, q.Args, q.Took, q.Err != nil)
+		at = at.Add(q.Took)
+		s.ran(q.Cmd, q.Args, q.Took, q.Err != nil, at)
 		if q.Err != nil {
 			s.srv.errors.count(q.Err)
 		}
@@ -194,5 +197,6 @@ func (s *session) executed(c *executor.Call) {
 	if !c.Failed {
 		s.db = c.Selected
 	}
+	s.work.reach(at)
 	s.endMulti()
 }

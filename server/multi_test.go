@@ -62,11 +62,11 @@ func TestACallerThatHasLeft(t *testing.T) {
 	l := &local{Command: &command.Command{Name: "subscribe"}, run: func(*localCall) error { ran = true; return nil }}
 	s := &session{srv: &Server{locals: map[*command.Command]*local{l.Command: l}}}
 	c := &caller{s: s}
-	if _, err := c.Local(l.Command, words("subscribe x"), 0, &wire.Writer{}); err != nil || !ran {
+	if _, err := c.Local(l.Command, words("subscribe x"), 0, &wire.Writer{}, nil); err != nil || !ran {
 		t.Fatal(err, ran)
 	}
 	s.closed, ran = true, false
-	if _, err := c.Local(l.Command, words("subscribe x"), 0, &wire.Writer{}); err == nil || ran {
+	if _, err := c.Local(l.Command, words("subscribe x"), 0, &wire.Writer{}, nil); err == nil || ran {
 		t.Error("a client that has left subscribes")
 	}
 }

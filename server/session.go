@@ -71,6 +71,7 @@ type session struct {
 	noEvict       bool
 	noTouch       bool
 	apart         bool // the next command must not go together with others
+	shown         bool // monitors have seen the command that a worker runs
 	replies       replyMode
 	monitor       bool
 	multi         *multi // a transaction that is being queued
@@ -154,6 +155,14 @@ type turn struct {
 	args  [][]byte
 	// workers are the calls to be handed to workers after the commit.
 	workers []func()
+}
+
+// reach has the turn's time be no earlier than that at which something ended elsewhere
+// that its next commands come after.
+func (t *turn) reach(at time.Time) {
+	if at.After(t.now) {
+		t.now = at
+	}
 }
 
 // commit commits what the turn's commands wrote.
@@ -382,7 +391,7 @@ func (s *session) dispatch(cmd *command.Command, args [][]byte) bool {
 	}
 	s.wait, s.own = max(s.wait, c.Wait), s.own || c.Own
 	if c.Queue != nil {
-		s.executed(c)
+		s.executed(c, s.work.now)
 	}
 	c.Queue, c.Watch = nil, nil
 	s.finished(cmd, args, s.work.lap(srv.started), c.Failed, w)
@@ -406,9 +415,7 @@ func (s *session) dispatchBlocking(c *executor.Call) bool {
 		if !quiet {
 			s.answers-- // it is one of the turn in which its reply is there
 		}
-		if s.srv.monitors.Load() > 0 {
-			s.srv.feedMonitors(s, c.Cmd, c.Args)
-		}
+		s.show(c.Cmd, c.Args)
 		s.block(waits)
 	default:
 		s.wait, s.own = max(s.wait, c.Wait), s.own || c.Own
@@ -459,7 +466,7 @@ func foreign(name []byte) bool {
 
 // finished records a command that was run.
 func (s *session) finished(cmd *command.Command, args [][]byte, took time.Duration, failed bool, w *wire.Writer) {
-	s.ran(cmd, args, took, failed)
+	s.ran(cmd, args, took, failed, s.work.now)
 	if s.scripted != nil && s.recordScripts() {
 		failed = false
 	}
@@ -471,17 +478,23 @@ func (s *session) finished(cmd *command.Command, args [][]byte, took time.Durati
 	}
 }
 
-func (s *session) ran(cmd *command.Command, args [][]byte, took time.Duration, failed bool) {
+func (s *session) ran(cmd *command.Command, args [][]byte, took time.Duration, failed bool, at time.Time) {
 	s.work.stats.record(cmd, took, failed)
-	if s.srv.monitors.Load() > 0 {
-		s.srv.feedMonitors(s, cmd, args)
-	}
+	s.show(cmd, args)
 	if took >= s.srv.slow.threshold() && cmd.Flags&command.SkipSlowlog == 0 {
-		s.srv.slow.add(s, args, took, s.work.now)
+		s.srv.slow.add(s, args, took, at)
 	}
 	if lat := s.srv.latency.threshold(); lat > 0 && took >= lat {
 		s.srv.latency.note(latencyEvent(cmd), took, s.work.now)
 	}
+}
+
+// show shows a command to the monitors, once.
+func (s *session) show(cmd *command.Command, args [][]byte) {
+	if !s.shown && s.srv.monitors.Load() > 0 {
+		s.srv.feedMonitors(s, cmd, args)
+	}
+	s.shown = false
 }
 
 // refuse says why a command may not be run at all.
@@ -543,6 +556,10 @@ type deferred struct {
 func (s *session) defer_(cmd *command.Command, args [][]byte, run func(*wire.Writer)) {
 	d := &deferred{cmd: cmd, args: copyArgs(args), reply: wire.Writer{Proto: s.out.Proto}}
 	s.waiting, s.deferred, s.denials = true, d, nil
+	if cmd.Flags&command.Blocking != 0 { // it may be long until it is known whether it waits
+		s.show(cmd, d.args)
+		s.shown = true
+	}
 	s.mute()
 	s.car.interest()
 	quiet := s.replies == replyOff || s.replies == replySkip
@@ -585,7 +602,7 @@ func (s *session) defer_(cmd *command.Command, args [][]byte, run func(*wire.Wri
 			failed = c.Failed
 			end()
 			if queue != nil {
-				executed = func() { s.executed(&c) }
+				executed = func() { s.executed(&c, start) }
 			}
 		}
 		took := time.Since(start)

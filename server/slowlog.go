@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,7 +16,7 @@ type slowlog struct {
 	mu    sync.Mutex
 	max   int
 	next  int64
-	list  []slowEntry // newest last
+	list  []slowEntry // in the order of their times, newest last
 }
 
 type slowEntry struct {
@@ -55,9 +56,12 @@ const (
 	slowArgLen = 128
 )
 
-// add notes a command. Long ones are abridged as Redis does.
-func (l *slowlog) add(s *session, args [][]byte, took time.Duration, now time.Time) {
-	e := slowEntry{at: now, took: took, addr: s.addr, client: s.name, args: abridge(redact(s.srv.cfg, s.srv.declared(args[0]), args))}
+// add notes a command that ended at the given time. Long ones are abridged as Redis
+// does. Commands of several clients may be noted in another order than that in which
+// they ended, such as those of an EXEC and the BLPOP that it served; they are listed
+// by their times.
+func (l *slowlog) add(s *session, args [][]byte, took time.Duration, at time.Time) {
+	e := slowEntry{at: at, took: took, addr: s.addr, client: s.name, args: abridge(redact(s.srv.cfg, s.srv.declared(args[0]), args))}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.max == 0 {
@@ -65,7 +69,11 @@ func (l *slowlog) add(s *session, args [][]byte, took time.Duration, now time.Ti
 	}
 	e.id = l.next
 	l.next++
-	l.list = append(l.list, e)
+	i := len(l.list)
+	for i > 0 && l.list[i-1].at.After(at) {
+		i--
+	}
+	l.list = slices.Insert(l.list, i, e)
 	l.trim()
 }
 

@@ -93,6 +93,12 @@ func TestSlowlogKeepsTheNewest(t *testing.T) {
 	if list := l.newest(-1); len(list) != 1 || list[0].id != 10 {
 		t.Errorf("got %+v", list)
 	}
+	l.set(0, 3)
+	l.add(s, words("late"), 0, time.Unix(12, 0))
+	l.add(s, words("early"), 0, time.Unix(11, 0))
+	if list := l.newest(2); line(list[0].args) != "late" || line(list[1].args) != "early" {
+		t.Errorf("not in the order of their times: %+v", list)
+	}
 	l.reset()
 	l.set(-1, 0)
 	l.add(s, words("ping"), 0, time.Unix(11, 0))
