@@ -9,13 +9,15 @@ import (
 	"redoubt/engine/mem"
 )
 
+func init() { asideBytes = 2 * pageBytes } // so that little is much
+
 // asiding is a store where large values are written aside, with a set of many rows.
 func asiding(t *testing.T) (s *store, commits *int) {
 	s, commits = openStore(t, cheap{mem.New()}), new(int)
 	s.do(0, func(tx *Tx) { putExternal(tx, "a", 3000, 0) })
 	s.do(0, func(tx *Tx) {
 		r := tx.Find([]byte("a")).Ref()
-		for i := range 50 {
+		for i := range 10 {
 			tx.PutRow(fmt.Appendf(appendPart(nil, r.Home, kindScore, r.ID), "%02d", i), make([]byte, pageBytes))
 		}
 	})
@@ -51,7 +53,7 @@ func TestALargeCopyIsWrittenAside(t *testing.T) {
 	s.commit()
 	s.tx.Settle(true)
 	n = s.rows()
-	equal(t, "rows", []int{n[kindSub], n[kindScore], n[kindGarbage]}, []int{6000, 100, 0})
+	equal(t, "rows", []int{n[kindSub], n[kindScore], n[kindGarbage]}, []int{6000, 20, 0})
 	s.do(0, func(tx *Tx) {
 		equal(t, "rows of the copy", external(tx, tx.Find([]byte("b"))), external(tx, tx.Find([]byte("a"))))
 	})
@@ -83,13 +85,13 @@ func TestWhatWasWrittenAsideForNothing(t *testing.T) {
 	} {
 		s, _ := asiding(t)
 		mark := s.exec(0, s.copyA)
-		if s.rows()[kindScore] <= 50 {
+		if s.rows()[kindScore] <= 10 {
 			t.Error("nothing is written aside")
 		}
 		used := s.tx.asides[0].ID
 		s = c.end(s, mark)
 		n := s.rows()
-		equal(t, c.name, []int{n[kindSub], n[kindScore], n[kindGarbage]}, []int{3000, 50, 0})
+		equal(t, c.name, []int{n[kindSub], n[kindScore], n[kindGarbage]}, []int{3000, 10, 0})
 		s.do(0, func(tx *Tx) {
 			if id := tx.NewRef([]byte("c"), 0).ID; id <= used {
 				t.Errorf("%s: the id %x comes again", c.name, id)
@@ -117,5 +119,5 @@ func TestALargeCopyOnAFullDisk(t *testing.T) {
 	s.commit()
 	s.tx.Settle(true)
 	c := s.rows()
-	equal(t, "rows", []int{c[kindSub], c[kindScore], c[kindGarbage]}, []int{3000, 50, 0})
+	equal(t, "rows", []int{c[kindSub], c[kindScore], c[kindGarbage]}, []int{3000, 10, 0})
 }

@@ -18,6 +18,7 @@ import (
 	"redoubt/config"
 	"redoubt/engine"
 	"redoubt/engine/mem"
+	"redoubt/internal/race"
 	"redoubt/internal/respclient"
 	"redoubt/server"
 )
@@ -331,10 +332,11 @@ func TestUnreadRepliesHoldCommandsBack(t *testing.T) {
 		c, other := f.dial(), f.dial()
 		id := c.id()
 		c.do("SET", "big", strings.Repeat("x", 1<<20))
-		const n, enough = 300, 80
+		const enough = 80
+		n := race.Or(120, 300)
 		c.raw(strings.Repeat(frame("GET", "big"), n))
 		until(t, "the client falls behind", func() bool { return len(other.field(id, "omem")) > 7 })
-		for range 1000 {
+		for range race.Or(200, 1000) {
 			var calls int
 			fmt.Sscanf(other.info("commandstats", "cmdstat_get"), "calls=%d,", &calls)
 			if calls > enough {
@@ -355,6 +357,9 @@ func TestUnreadRepliesHoldCommandsBack(t *testing.T) {
 // A client that always leaves a little unread costs what it leaves, not what
 // it was ever sent.
 func TestReplyBufferDoesNotCreep(t *testing.T) {
+	if race.Enabled {
+		t.Skip("it is about memory, and takes long with the race detector")
+	}
 	carriers(t, func(t *testing.T, pipes bool) {
 		f := start(t, pipes)
 		c, other := f.dial(), f.dial()
@@ -390,7 +395,8 @@ func TestLargeReplyIsFair(t *testing.T) {
 	carriers(t, func(t *testing.T, pipes bool) {
 		f := start(t, pipes)
 		slow, other := f.dial(), f.dial()
-		const size, parts = 48 << 20, 12
+		const parts = 12
+		size := race.Or(24, 48) << 20
 		if got := slow.do("SET", "big", strings.Repeat("x", size)); got != "OK" {
 			t.Fatal(got)
 		}
@@ -414,7 +420,7 @@ func TestLargeValue(t *testing.T) {
 		f := start(t, pipes)
 		c := f.dial()
 		c.Timeout = 2 * time.Minute
-		value := strings.Repeat("0123456789abcdef", 100<<20/16)
+		value := strings.Repeat("0123456789abcdef", race.Or(16, 100)<<20/16)
 		if got := c.do("SET", "big", value); got != "OK" {
 			t.Fatal(got)
 		}

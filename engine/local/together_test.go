@@ -14,6 +14,7 @@ import (
 
 	"redoubt/engine"
 	"redoubt/engine/enginetest"
+	"redoubt/internal/race"
 	"redoubt/journal"
 )
 
@@ -208,7 +209,7 @@ func TestTogether(t *testing.T) {
 // Close waits for a round or a checkpoint that is under way.
 func TestCloseMeanwhile(t *testing.T) {
 	t.Parallel()
-	for i := range 20 {
+	for i := range race.Or(6, 20) {
 		v := newVoyage(t, vfs.NewCrashableMem(), journal.EverySec, uint64(i))
 		e := v.open()
 		for range 20 {

@@ -84,15 +84,18 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// TestScripts runs the scripts on every engine and in both protocol versions.
+// TestScripts runs the scripts on every engine and in both protocol versions: in memory
+// each in both, elsewhere half of them in one and half in the other, since no engine
+// knows what protocol it is.
 func TestScripts(t *testing.T) {
 	names, paths := scripts(t)
 	for _, name := range names {
 		f := load(t, name, paths[name])
 		for _, o := range []testserver.Options{{Engine: "mem"}, {Engine: "local"}, {Engine: "tight"}, {Engine: "cold"}, {Engine: "contended"}, {Engine: "mem", Pipes: true}} {
 			for _, proto := range []int{2, 3} {
-				// The race detector takes its time: those that share most, and one protocol.
-				if race.Enabled && (o.Engine != "cold" && o.Engine != "contended" && !o.Pipes || proto != 2+len(name)%2) {
+				half := proto == 2+len(name)%2
+				// The race detector takes its time: those that share most.
+				if race.Enabled && (!half || o.Engine != "cold" && o.Engine != "contended" && !o.Pipes) || !half && o.Engine != "mem" {
 					continue
 				}
 				label := name + "/" + o.Engine + "-" + protoCase(proto)
@@ -121,8 +124,8 @@ func TestWrapped(t *testing.T) {
 		f := load(t, name, paths[name])
 		for _, how := range []string{"multi", "eval"} {
 			for _, engine := range []string{"mem", "cold", "contended"} {
-				if race.Enabled && engine == "mem" {
-					continue // cold goes the same ways, and more
+				if race.Enabled && (engine == "mem" || (engine == "cold") != (how == "multi")) {
+					continue // the others go the same ways, and more
 				}
 				t.Run(how+"-"+engine+"/"+name, func(t *testing.T) {
 					t.Parallel()
