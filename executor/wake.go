@@ -10,10 +10,11 @@ import (
 	"redoubt/keyspace"
 )
 
-// Keys that became ready elsewhere, or may have: another process has told so, or may have
-// failed to, or somebody has just begun to wait there. The calls that wait there are run again, by a few goroutines, each key by one
-// of them at a time; what is asked for while a key is looked at is looked at again
-// behind that, for the look under way may have begun too early.
+// Keys that became ready elsewhere, or may have: another process has told so, or may
+// have failed to, or somebody has just begun to wait there. The calls that wait there
+// are run again, by a few goroutines, each key by one of them at a time; what is asked
+// for while a key is looked at is looked at again behind that, for the look under way
+// may have begun too early.
 
 // maxWaking is how many keys are looked at at the same time.
 const maxWaking = 128

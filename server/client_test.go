@@ -3,11 +3,15 @@ package server_test
 import (
 	"fmt"
 	"net"
+
 	"regexp"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
+
+	"redoubt/engine"
+	"redoubt/internal/sharedmem"
 )
 
 func TestClientListTellsTheTruth(t *testing.T) {
@@ -255,6 +259,44 @@ func TestResetEndsMonitor(t *testing.T) {
 			if got := m.do("ECHO", "x"); got != `"x"` {
 				t.Fatal(got)
 			}
+		}
+	})
+}
+
+// slow is a shared store whose views begin when they may.
+type slow struct {
+	*sharedmem.Engine
+	mu sync.RWMutex
+}
+
+func (s *slow) Begin(wait bool) (engine.View, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.Engine.Begin(wait)
+}
+
+// A command that may wait is shown when it is handed to a worker: what comes after it
+// may be shown before it is known whether it waits.
+func TestMonitorShowsWhatMayWait(t *testing.T) {
+	carriers(t, func(t *testing.T, pipes bool) {
+		store := &slow{Engine: sharedmem.New().Open()}
+		f := startOn(t, store, pipes)
+		m, c := f.dial(), f.dial()
+		m.do("MONITOR")
+		store.mu.Lock()
+		free := sync.OnceFunc(store.mu.Unlock)
+		t.Cleanup(free)
+		c.send("BLPOP", "k", "0")
+		if line := m.read(); !strings.Contains(line, `"BLPOP" "k" "0"`) {
+			t.Error(line)
+		}
+		free()
+		f.dial().do("RPUSH", "k", "v")
+		if got := c.read(); !strings.Contains(got, `"v"`) {
+			t.Error(got)
+		}
+		if line := m.read(); !strings.Contains(line, `"RPUSH"`) { // once only
+			t.Error(line)
 		}
 	})
 }
