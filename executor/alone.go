@@ -14,12 +14,22 @@ import (
 
 // RunAlone runs one command on a worker's goroutine, where it may wait for its
 // latches and take long, and commits it.
-func (x *Executor) RunAlone(c *Call) (t engine.Ticket) {
-	b := x.idle.Get().(*Batch)
-	defer x.idle.Put(b)
+func (x *Executor) RunAlone(c *Call) engine.Ticket {
 	if x.shared == nil {
+		b := x.idle.Get().(*Batch)
+		defer x.idle.Put(b)
 		return b.runAlone(c)
 	}
+	if stripe, ok := x.among(c); ok {
+		return x.runAmong(c, stripe)
+	}
+	return x.runShared(c)
+}
+
+// runShared is RunAlone on a store that other processes use as well.
+func (x *Executor) runShared(c *Call) (t engine.Ticket) {
+	b := x.idle.Get().(*Batch)
+	defer x.idle.Put(b)
 	end := c.waitsOnce()
 	err := b.retry(c.Reply, func() error {
 		b.announce(c)
@@ -28,7 +38,7 @@ func (x *Executor) RunAlone(c *Call) (t engine.Ticket) {
 	})
 	if err != nil {
 		c.Blocked = false
-		b.fail(c, err)
+		c.fail(err)
 	}
 	end(t)
 	b.park()
@@ -62,7 +72,7 @@ func (b *Batch) runAlone(c *Call) engine.Ticket {
 }
 
 func (b *Batch) refuse(c *Call) {
-	b.fail(c, errors.New("internal error: no worker can run this command"))
+	c.fail(errors.New("internal error: no worker can run this command"))
 }
 
 // runFrozen runs a command that reads many rows, on a snapshot. It holds no latch
@@ -72,7 +82,7 @@ func (b *Batch) runFrozen(c *Call) engine.Ticket {
 	// The latch comes first: the snapshot must be one of the databases as they
 	// are numbered now.
 	if _, err := b.begin(); err != nil {
-		b.fail(c, err)
+		c.fail(err)
 		return 0
 	}
 	snap, err := b.x.eng.Snapshot()
@@ -83,7 +93,7 @@ func (b *Batch) runFrozen(c *Call) engine.Ticket {
 	}
 	if err != nil {
 		b.Commit()
-		b.fail(c, fmt.Errorf("snapshot: %w", err))
+		c.fail(fmt.Errorf("snapshot: %w", err))
 		return 0
 	}
 	live := b.tx.Rows.View

@@ -106,6 +106,12 @@ func writes(cmd *command.Command, args [][]byte) bool {
 	return cmd.Flags&(command.Write|command.MayReplicate) != 0 && (cmd.ReadsOnly == nil || !cmd.ReadsOnly(args))
 }
 
+// fail answers the call with an error.
+func (c *Call) fail(err error) {
+	c.Failed = true
+	c.Reply.Error(command.Text(err))
+}
+
 // ready is the ticket that must be durable before the reply is sent.
 func (c *Call) ready(own engine.Ticket) engine.Ticket {
 	if c.Own {

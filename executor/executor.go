@@ -85,6 +85,7 @@ type Executor struct {
 	idle sync.Pool // of *Batch, for workers
 
 	reading  chan struct{} // has a place for each worker that may read from disk
+	crowds   crowds
 	waiting  waiting
 	waker    waker                  // see wake.go
 	onWait   atomic.Pointer[func()] // the same
@@ -107,6 +108,9 @@ type Stats struct {
 	// Conflicts counts executions that were run again since another process had
 	// changed what they read.
 	Conflicts atomic.Int64
+	// Joined counts commands that went together with those of other clients on the same
+	// key.
+	Joined atomic.Int64
 }
 
 // New makes an executor. Start its background work with Background.
@@ -122,6 +126,7 @@ func New(o Options) *Executor {
 	if o.Engine.Capabilities().Shared {
 		x.shared, x.retryFor = o.Engine.(engine.Shared), cmp.Or(o.RetryFor, 5*time.Second)
 		x.needy = make([]atomic.Int32, maxCommands)
+		x.crowds.at = map[uint32][]*member{}
 	}
 	x.latches.seed = maphash.MakeSeed()
 	x.seed.Store(o.Seed)
@@ -291,7 +296,7 @@ func (b *Batch) Run(c *Call) bool {
 		ok, err := b.begin()
 		if err != nil {
 			c.Wait, c.Own = 0, false
-			b.fail(c, err)
+			c.fail(err)
 			return true
 		}
 		if !ok {
@@ -443,7 +448,7 @@ func (b *Batch) attempt(c *Call, write bool) verdict {
 			c.Wait, c.Own = 0, false
 			return blocks
 		}
-		b.fail(c, err)
+		c.fail(err)
 	} else if len(c.Reply.Buf) > start && c.Reply.Buf[start] == '-' {
 		c.Failed = true // a script's own error, which undoes nothing
 	}
@@ -516,11 +521,6 @@ func (b *Batch) context(depth int, cmd *command.Command, args [][]byte, w *wire.
 	b.seed += 0x9e3779b97f4a7c15
 	ctx.Cmd, ctx.Args, ctx.Reply, ctx.Seed, ctx.Caller = cmd, args, w, b.seed, b.call.Caller
 	return ctx
-}
-
-func (b *Batch) fail(c *Call, err error) {
-	c.Failed = true
-	c.Reply.Error(command.Text(err))
 }
 
 // latchKeys finds the stripes of the call's keys and takes their latches if the

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"redoubt/command"
 	"redoubt/engine"
@@ -40,11 +39,7 @@ func TestManyWaitAtOneKey(t *testing.T) {
 					t.Fatal(short(w.Buf))
 				}
 			}
-			for quiet := false; !quiet; time.Sleep(time.Millisecond) { // until nobody looks any more
-				a.x.waker.mu.Lock()
-				quiet = len(a.x.waker.places) == 0
-				a.x.waker.mu.Unlock()
-			}
+			quiet(a.x)
 			t.Logf("to begin to wait: %d questions to the store", a.eng.Trips()-before)
 			before = a.eng.Trips()
 			p := a

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -36,6 +37,8 @@ type sharedRun struct {
 	again     bool // the last commit came to nothing for that reason
 	announced bool // the reads of the transaction are known: see announce
 	together  bool // the batch has the latches of all its calls
+	crowd     bool // which are those of several clients: see crowd.go
+	apart     bool // and must be run by themselves: one of them cannot be committed
 	parked    []*Waiter
 }
 
@@ -145,6 +148,7 @@ func (b *Batch) gather(c *Call) {
 }
 
 func (b *Batch) fetchSoon() {
+	b.soon = slices.CompactFunc(b.soon, bytes.Equal) // writers of one key
 	if len(b.soon) > 1 {
 		b.tx.Rows.View.Prefetch(b.soon)
 		b.shared.read = true
@@ -230,12 +234,21 @@ func (b *Batch) snapped() error {
 
 // conflicts says whether the batch came to nothing and is to be run again.
 func (b *Batch) conflicts(err error) bool {
-	b.shared.again = b.x.shared != nil && errors.Is(err, engine.ErrConflict)
-	if b.shared.again {
+	r := &b.shared
+	switch {
+	case b.x.shared == nil || err == nil:
+		r.again = false
+	case errors.Is(err, engine.ErrConflict):
 		b.x.Stats.Conflicts.Add(1)
-		b.shared.parked = b.shared.parked[:0]
+		r.again = true
+	default: // nobody else shall suffer from it
+		r.apart = r.crowd && !errors.Is(err, engine.ErrUnknownOutcome) && !errors.Is(err, engine.ErrUnavailable)
+		r.again = r.apart
 	}
-	return b.shared.again
+	if r.again {
+		r.parked = r.parked[:0]
+	}
+	return r.again
 }
 
 // announce is called before a call is run: what a transaction reads is known before the
@@ -376,20 +389,24 @@ func (x *Executor) RunTogether(calls []Call) (done int, t engine.Ticket) {
 	b := x.idle.Get().(*Batch)
 	defer x.idle.Put(b)
 	b.alone = false
+	list := make([]*Call, len(calls))
+	for i := range calls {
+		list[i] = &calls[i]
+	}
 	err := b.retry(calls[0].Reply, func() (err error) {
-		done, err = b.runTogether(calls)
+		done, err = b.runTogether(list)
 		t = b.Commit()
 		return err
 	})
 	if err != nil {
 		for done = 0; done < len(calls); done++ {
-			b.fail(&calls[done], err)
+			calls[done].fail(err)
 		}
 	}
 	return done, t
 }
 
-func (b *Batch) runTogether(calls []Call) (done int, err error) {
+func (b *Batch) runTogether(calls []*Call) (done int, err error) {
 	if _, err = b.begin(); err != nil {
 		return 0, err
 	}
@@ -397,8 +414,7 @@ func (b *Batch) runTogether(calls []Call) (done int, err error) {
 	defer func() { b.shared.together = false }()
 	b.keys = b.keys[:0]
 	b.forget()
-	for i := range calls {
-		c := &calls[i]
+	for _, c := range calls {
 		if c.writes() {
 			b.args = c.Args
 			c.Cmd.EachKey(c.Args, b.eachLatch)
@@ -408,7 +424,7 @@ func (b *Batch) runTogether(calls []Call) (done int, err error) {
 	b.latch(b.keys)
 	b.fetchSoon()
 	for ; done < len(calls) && !b.shared.outdated; done++ {
-		c := &calls[done]
+		c := calls[done]
 		c.Start = len(c.Reply.Buf)
 		if !b.Run(c) {
 			break

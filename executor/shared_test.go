@@ -285,23 +285,53 @@ func TestTransfersOfProcesses(t *testing.T) {
 	equal(t, "sum", sum, 100*accounts)
 }
 
+// waits has a client wait for an element.
+func (p *frontEnd) waits(line string) (got <-chan string, w *Waiter) {
+	p.t.Helper()
+	replies := make(chan string, 1)
+	c := &Call{Args: words(line)}
+	c.OnBlock = func(block *command.Block) *Waiter {
+		w = p.x.NewWaiter(*c, block, 2, func(w *Waiter) { replies <- short(w.Reply()) })
+		return w
+	}
+	if p.call(c); !c.Blocked {
+		p.t.Fatal("it does not wait")
+	}
+	quiet(p.x)
+	return replies, w
+}
+
+// quiet waits until nobody looks at keys any more for those who wait there.
+func quiet(x *Executor) {
+	for quiet := false; !quiet; time.Sleep(time.Millisecond) {
+		x.waker.mu.Lock()
+		quiet = len(x.waker.places) == 0
+		x.waker.mu.Unlock()
+	}
+}
+
+// Clients are served in the order in which they came, also if one of them is being
+// looked at.
+func TestServedInOrder(t *testing.T) {
+	t.Parallel()
+	p := openShared(t, sharedmem.New())
+	first, w := p.waits("blpop l 0")
+	second, _ := p.waits("blpop l 0")
+	w.mu.Lock()
+	p.do("rpush l a")
+	w.mu.Unlock()
+	equal(t, "the first", <-first, "[l a]")
+	p.do("rpush l b")
+	equal(t, "the second", <-second, "[l b]")
+}
+
 // A client that a batch has served waits on when the batch conflicts, in its old
 // place; and one that is ended meanwhile is ended then.
 func TestServedAgainAfterConflict(t *testing.T) {
 	t.Parallel()
 	for _, end := range []bool{false, true} {
 		p := openShared(t, sharedmem.New())
-		got := make(chan string, 1)
-		var waiter *Waiter
-		c := &Call{Cmd: bpop, Args: words("bpop l")}
-		c.OnBlock = func(block *command.Block) *Waiter {
-			waiter = p.x.NewWaiter(*c, block, 2, func(w *Waiter) { got <- short(w.Reply()) })
-			return waiter
-		}
-		p.call(c)
-		if !c.Blocked {
-			t.Fatal("it does not wait")
-		}
+		got, waiter := p.waits("blpop l 0")
 		tries := 0
 		p.eng.Intercept(func(*engine.Batch) sharedmem.Fault {
 			if tries++; tries > 1 {
@@ -312,7 +342,7 @@ func TestServedAgainAfterConflict(t *testing.T) {
 			}
 			return sharedmem.Fault{Err: engine.ErrConflict}
 		})
-		p.call(&Call{Cmd: push, Args: words("push l x")})
+		p.do("rpush l x")
 		want := "x"
 		if end {
 			want = "ERR ended"

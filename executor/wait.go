@@ -349,7 +349,11 @@ func (b *Batch) serve(w *Waiter, r keyspace.Ready) served {
 		w.mu.Lock()
 	} else if !w.mu.TryLock() {
 		// It ends; or another batch runs it, and then sees this key too, or cannot
-		// have its latch and leaves it to somebody who will.
+		// have its latch and leaves it to somebody who will. On a shared store that
+		// may be one who looks at this very key, as it was: nobody gets ahead of it.
+		if b.x.shared != nil {
+			return elsewhere
+		}
 		return goOn
 	}
 	defer w.mu.Unlock()

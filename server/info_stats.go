@@ -106,7 +106,8 @@ func infoRedoubt(t *infoText) {
 		"checkpoint_dir", save.dir, "checkpoints_supported", boolInt(!srv.inMemory()),
 		"sweep_cycles", sweep.Cycles, "sweep_usec", sweep.Nanos/1000, "sweep_behind", sweep.Behind,
 		"cleared_rows", sweep.Cleared, "clearing", boolInt(sweep.Clearing), "sweep_conflicts", sweep.Conflicts,
-		"cold_commands", e.coldCommands, "warm_ups", e.warmUps, "slowed_writes", e.slowed)
+		"cold_commands", e.coldCommands, "warm_ups", e.warmUps, "slowed_writes", e.slowed,
+		"joined_commands", e.joined)
 	for _, d := range e.Detail {
 		t.num("engine_"+d.Name, d.Value)
 	}

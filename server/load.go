@@ -213,7 +213,7 @@ type storeFigures struct {
 	committed, durable                      engine.Ticket
 	sweep                                   executor.SweepStats
 	hits, misses, expired, changes, dropped int64
-	coldCommands, warmUps, slowed           int64
+	coldCommands, warmUps, slowed, joined   int64
 }
 
 func (srv *Server) figures() (f storeFigures) {
@@ -226,7 +226,7 @@ func (srv *Server) figures() (f storeFigures) {
 	f.committed = srv.eng.Committed()
 	f.hits, f.misses, f.expired, f.changes = x.Hits.Load(), x.Misses.Load(), x.Expired.Load(), x.Changes.Load()
 	f.dropped = x.Dropped.Load()
-	f.coldCommands, f.warmUps, f.slowed = x.Cold.Load(), x.Warmed.Load(), x.Slowed.Load()
+	f.coldCommands, f.warmUps, f.slowed, f.joined = x.Cold.Load(), x.Warmed.Load(), x.Slowed.Load(), x.Joined.Load()
 	return f
 }
 

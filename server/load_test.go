@@ -67,7 +67,7 @@ func (s *slowStore) Close() error {
 func startSlow(t *testing.T, pipes bool, args ...string) (*front, *slowStore) {
 	t.Helper()
 	s := newSlowStore()
-	f := startWith(t, server.Options{Open: s.open, Pipes: pipes}, args...)
+	f := startWith(t, server.Options{Open: s.open, Pipes: pipes, Patience: time.Millisecond}, args...)
 	<-s.began
 	return f, s
 }
@@ -302,13 +302,32 @@ func TestShutdownWhileLoading(t *testing.T) {
 	})
 }
 
+// Who comes while a store is being opened that is soon open is not sent away.
+func TestPatience(t *testing.T) {
+	carriers(t, func(t *testing.T, pipes bool) {
+		s := newSlowStore()
+		f := startWith(t, server.Options{Open: s.open, Pipes: pipes, Patience: time.Hour})
+		<-s.began
+		c := f.dial()
+		c.raw(frame("PING"))
+		s.gate <- nil
+		c.want("PONG")
+	})
+	s := newSlowStore()
+	f := startWith(t, server.Options{Open: s.open, Patience: time.Hour})
+	<-s.began
+	if err := f.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 // A store that does not give up is waited for, and closed when it is there.
 func TestShutdownWhileADeafStoreLoads(t *testing.T) {
 	t.Parallel()
 	for _, late := range []bool{false, true} {
 		s := newSlowStore()
 		s.deaf = true
-		f := startWith(t, server.Options{Open: s.open})
+		f := startWith(t, server.Options{Open: s.open, Patience: time.Millisecond})
 		<-s.began
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)

@@ -38,6 +38,10 @@ type Options struct {
 	// Beat is how often a front end of a shared store says that it lives; 0 is one
 	// second.
 	Beat time.Duration
+	// Patience is how long connections wait in the system's queue for a store that is
+	// being opened, before they are taken and told so; 0 is three seconds. A store that
+	// is soon open needs no client that is told to come again.
+	Patience time.Duration
 }
 
 // Server serves one store.
@@ -55,6 +59,7 @@ type Server struct {
 	ownClock   bool                             // clock is not the caller's
 	storeClock atomic.Pointer[func() time.Time] // that of a shared store
 	beat       time.Duration
+	patience   time.Duration
 	member     membership
 
 	table  *command.Table
@@ -147,6 +152,7 @@ func New(o Options) (*Server, error) {
 		cfg: o.Config, open: o.Open, clock: o.Clock, seed: o.Seed, log: o.Logger,
 		usePipes: o.Pipes || !haveLoops, databases: int(o.Config.Int("databases")),
 		started: time.Now(), runID: randomID(), stopReq: make(chan struct{}), ownClock: ownClock, beat: o.Beat,
+		patience: cmp.Or(o.Patience, 3*time.Second),
 	}
 	if ownClock {
 		srv.clock = srv.now
@@ -225,10 +231,6 @@ func (srv *Server) addLocal(l *local) *command.Command {
 	return l.Command
 }
 
-// quickOpen is how long connections wait in the system's queue before they are
-// taken and told that the store is being opened.
-const quickOpen = 200 * time.Millisecond
-
 // Start begins to serve, in the background. A store that is still to be opened
 // is opened in the background, too: Loaded tells when that is done. Whether
 // Start fails or not, Shutdown ends the server.
@@ -248,14 +250,18 @@ func (srv *Server) Start() error {
 	if srv.ready.Load() {
 		srv.serveStore(ctx)
 		close(srv.load.ended)
-	} else {
-		srv.startLoading(ctx)
-		select { // a store that is soon open needs no client that is told to come again
-		case <-srv.load.ended:
-		case <-time.After(quickOpen):
-		}
+		srv.lns.start(srv.accept)
+		return nil
 	}
-	srv.lns.start(srv.accept)
+	srv.startLoading(ctx)
+	srv.background.Go(func() {
+		select {
+		case <-srv.load.ended:
+		case <-time.After(srv.patience):
+		case <-ctx.Done():
+		}
+		srv.lns.start(srv.accept)
+	})
 	return nil
 }
 

@@ -145,6 +145,10 @@ func (e *Engine) commit(ctx context.Context, txn *transaction.KVTxn, before func
 	txn.SetVars(vars)
 	txn.SetEnable1PC(e.onePC)
 	txn.SetEnableAsyncCommit(e.onePC)
+	// Without this a commit whose moment TiKV chooses asks PD for the time once more, to come
+	// after all that ended before it. It does anyhow: a view asks for its moment after its
+	// command has come, so all that ended before has a moment before that one.
+	txn.SetCausalConsistency(true)
 	// Locks of others are dealt with in rpc.go.
 	txn.SetPrewriteEncounterLockPolicy(transaction.NoResolvePolicy)
 	if before != nil {
