@@ -375,20 +375,7 @@ const (
 // is answered the call has left no trace.
 func (b *Batch) attempt(c *Call, write bool) verdict {
 	start := len(c.Reply.Buf)
-	mark := b.tx.Start()
-	b.nested, b.next, b.reads = 0, 0, 0
-	// Without keys there are no latches: such a call must not write, whatever
-	// its handler thinks of its arguments.
-	b.tx.DB, b.tx.Writable = c.DB, write && (len(b.keys) > 0 || b.alone || b.frozen)
-	b.tx.Latched = write || len(b.keys) != 1 || b.x.latches.tab[b.keys[0]].owner.Load() == b
-	b.tx.Worker = b.worker && (write || b.frozen)
-	b.tx.Cold = c.Cold
-	b.tx.OneState = b.frozen || b.alone || b.x.shared != nil && !write
-	if b.x.shared != nil {
-		b.tx.Latched = !b.lone(c, write)
-	}
-	checks := b.rows.CheckMark()
-	b.tx.By = c.By
+	mark, checks := b.prepare(c, write), b.rows.CheckMark()
 	messages := len(b.fx.Messages)
 	err := b.exec(c)
 	if b.x.shared != nil {
@@ -458,6 +445,24 @@ func (b *Batch) attempt(c *Call, write bool) verdict {
 	}
 	b.note(c, start)
 	return answered
+}
+
+// prepare has the handler of a call find what it needs.
+func (b *Batch) prepare(c *Call, write bool) keyspace.TxMark {
+	mark := b.tx.Start()
+	b.nested, b.next, b.reads = 0, 0, 0
+	// Without keys there are no latches: such a call must not write, whatever
+	// its handler thinks of its arguments.
+	b.tx.DB, b.tx.Writable = c.DB, write && (len(b.keys) > 0 || b.alone || b.frozen)
+	b.tx.Latched = write || len(b.keys) != 1 || b.x.latches.tab[b.keys[0]].owner.Load() == b
+	b.tx.Worker = b.worker && (write || b.frozen)
+	b.tx.Cold = c.Cold
+	b.tx.OneState = b.frozen || b.alone || b.x.shared != nil && !write
+	if b.x.shared != nil {
+		b.tx.Latched = !b.lone(c, write)
+	}
+	b.tx.By = c.By
+	return mark
 }
 
 // again says that an execution ended because it must be run in another way.

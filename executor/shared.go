@@ -129,7 +129,7 @@ func (x *Executor) needs(cmd *command.Command) bool {
 }
 
 // gather has the engine fetch the rows of all keys that a call names, if there are
-// several.
+// several, and those that the commands of a transaction read.
 func (b *Batch) gather(c *Call) {
 	if b.frozen || b.shared.together {
 		return
@@ -138,13 +138,16 @@ func (b *Batch) gather(c *Call) {
 	if c.Queue == nil {
 		b.Prefetch(c.Cmd, c.Args, c.DB)
 	}
+	calls := make([]*Call, 0, len(c.Queue))
 	for i := range c.Queue {
-		b.Prefetch(c.Queue[i].Cmd, c.Queue[i].Args, c.DB)
+		q := &c.Queue[i]
+		b.Prefetch(q.Cmd, q.Args, c.DB)
+		calls = append(calls, &Call{Cmd: q.Cmd, Args: q.Args, DB: c.DB, Reply: c.Reply, Caller: c.Caller, By: c.By})
 	}
 	if c.Watch != nil {
 		c.Watch.prefetch(b)
 	}
-	b.fetchSoon()
+	b.rehearse(calls)
 }
 
 func (b *Batch) fetchSoon() {
@@ -422,7 +425,7 @@ func (b *Batch) runTogether(calls []*Call) (done int, err error) {
 		b.Prefetch(c.Cmd, c.Args, c.DB)
 	}
 	b.latch(b.keys)
-	b.fetchSoon()
+	b.rehearse(calls)
 	for ; done < len(calls) && !b.shared.outdated; done++ {
 		c := calls[done]
 		c.Start = len(c.Reply.Buf)

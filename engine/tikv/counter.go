@@ -174,7 +174,7 @@ func (e *Engine) tryCounters(ctx context.Context, f func(t *transaction.KVTxn, r
 	if txn.Len() == 0 {
 		return nil
 	}
-	return e.commit(ctx, txn, nil)
+	return e.commit(ctx, txn, time.Now(), nil) // nobody orders them
 }
 
 // put stores a row of counters with the transaction.

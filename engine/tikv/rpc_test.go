@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"testing"
+	"time"
 
 	"redoubt/engine"
 )
@@ -83,6 +84,11 @@ func TestRPCs(t *testing.T) {
 			v.Get(k2, nil)
 			commit(t, v, func(b *engine.Batch) { b.Put(k1, k1); b.Check(k2) })
 		}, map[string]int64{"TSO": 1, "BatchGet": 1, "Prewrite": 1}},
+		{"read, wait, write", func(t *testing.T, v engine.SharedView) {
+			v.Get(k1, nil)
+			v.(*view).began = time.Now().Add(-young)
+			commit(t, v, func(b *engine.Batch) { b.Put(k1, k1) })
+		}, map[string]int64{"TSO": 2, "Get": 1, "Prewrite": 1}},
 		{"many puts", func(t *testing.T, v engine.SharedView) {
 			commit(t, v, func(b *engine.Batch) {
 				for _, key := range many {
@@ -102,18 +108,24 @@ func TestRPCs(t *testing.T) {
 			commit(t, v, func(b *engine.Batch) { b.Add(k1, 1) })
 		}, nil},
 	} {
-		before := e.RPCs()
-		v, err := e.Begin(true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.use(t, v.(engine.SharedView))
-		v.Close()
-		got := e.RPCs()
-		delete(got, backgroundKind)
-		maps.DeleteFunc(got, func(kind string, n int64) bool { return n == before[kind] })
-		for kind := range got {
-			got[kind] -= before[kind]
+		var got map[string]int64
+		for range 5 { // on a slow machine a view may not be young when it commits
+			before := e.RPCs()
+			v, err := e.Begin(true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.use(t, v.(engine.SharedView))
+			v.Close()
+			got = e.RPCs()
+			delete(got, backgroundKind)
+			maps.DeleteFunc(got, func(kind string, n int64) bool { return n == before[kind] })
+			for kind := range got {
+				got[kind] -= before[kind]
+			}
+			if maps.Equal(got, c.want) {
+				break
+			}
 		}
 		if !maps.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)

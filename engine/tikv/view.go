@@ -36,7 +36,8 @@ type view struct {
 	ctx    context.Context // until the deadline; nil before the first read
 	cancel context.CancelFunc
 	ts     uint64
-	one    []byte // the row that a lone view has read, behind the prefix
+	began  time.Time // when ts was asked for
+	one    []byte    // the row that a lone view has read, behind the prefix
 	snap   *txnsnapshot.KVSnapshot
 	txn    *transaction.KVTxn // nil for a lone view
 }
@@ -101,6 +102,7 @@ func (v *view) begin() error {
 	if v.token == 0 {
 		v.token = v.e.reading.expect(v.e.clock.newest())
 	}
+	v.began = time.Now()
 	ts, err := v.e.timestamp(v.ctx)
 	if err != nil {
 		return err
@@ -270,7 +272,7 @@ func (v *view) Prefetch(rows [][]byte) (cold int) {
 	case v.lone || len(rows) == 0 || v.ready(rows...) != nil:
 		return 0 // whoever reads is told
 	}
-	if _, err := v.snap.BatchGet(v.ctx, v.e.space.keys(rows)); err != nil {
+	if err := v.e.getMany(v.ctx, v.snap, rows, func(int, []byte, bool) error { return nil }); err != nil {
 		v.e.log.Debug("rows were not fetched ahead", "err", brief(err))
 	}
 	return 0

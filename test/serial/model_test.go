@@ -47,10 +47,12 @@ func (s *state) run(st step) int64 {
 }
 
 // input is an operation of a client: a transaction, a transaction that is run
-// only if a key still has the value that was seen, or a transfer by a script.
+// only if a key still has the value that was seen, a single command, or a transfer by
+// a script.
 type input struct {
 	steps   []step
-	watched int // a key, or -1
+	single  bool // a command outside of transactions
+	watched int  // a key, or -1
 	seen    int64
 	script  bool // move amount from one key to another if there is enough
 	secret  bool // the script does not say which keys it uses

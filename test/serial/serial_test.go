@@ -82,6 +82,8 @@ func (c *client) work(addr string) error {
 		if c.rng.IntN(4) == 0 {
 			in.script, in.from, in.to, in.amount = true, c.rng.IntN(keys), c.rng.IntN(keys), c.rng.Int64N(100_000)
 			in.secret = c.at.secret && c.rng.IntN(4) == 0
+		} else if c.rng.IntN(3) == 0 {
+			in.single, in.steps = true, []step{c.step()}
 		} else {
 			if c.rng.IntN(2) == 0 {
 				if in.watched = c.rng.IntN(keys); c.look(&in) != nil {
@@ -151,6 +153,16 @@ func (c *client) do(in input) (output, error) {
 		}
 		return output{replies: []int64{v.Int()}}, nil
 	}
+	if in.single {
+		v, err := c.conn.Do(c.at.words(in.steps[0])...)
+		switch {
+		case err != nil:
+			return c.lost()
+		case v.IsError():
+			return refused(v)
+		}
+		return output{replies: []int64{reply(in.steps[0], v)}}, nil
+	}
 	buf := respclient.AppendCommand(nil, "MULTI")
 	for _, st := range in.steps {
 		buf = respclient.AppendCommand(buf, c.at.words(st)...)
@@ -180,13 +192,18 @@ func (c *client) do(in input) (output, error) {
 		if e.IsError() {
 			return output{unknown: true}, fmt.Errorf("EXEC: %v", v)
 		}
-		n := number(e)
-		if in.steps[i].kind == "set" && (n == 0 || n == 1) {
-			n = 0 // HSET and ZADD say whether it was new
-		}
-		out.replies = append(out.replies, n)
+		out.replies = append(out.replies, reply(in.steps[i], e))
 	}
 	return out, nil
+}
+
+// reply is that of a step as the model has it.
+func reply(st step, v respclient.Value) int64 {
+	n := number(v)
+	if st.kind == "set" && n == 1 {
+		return 0 // HSET and ZADD say whether it was new
+	}
+	return n
 }
 
 // refused is what an error means that a server on a shared store may answer.

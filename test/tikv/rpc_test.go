@@ -128,12 +128,18 @@ var costs = []cost{
 	{what: "`XREADGROUP` of one entry", before: []string{"DEL y", "XADD y 1-1 f v", "XADD y 1-2 f v", "XGROUP CREATE y g 0", "XREADGROUP GROUP g c COUNT 1 STREAMS y >"}, run: []string{"XREADGROUP GROUP g c COUNT 1 STREAMS y >"}, requests: "3 Get, 1 Scan, 1 Prewrite", stamps: 1},
 
 	{what: "`MULTI`, 10 `SET`, `EXEC`", run: slices.Concat([]string{"MULTI"}, lines(10, "SET k# v"), []string{"EXEC"}), requests: "1 BatchGet, 1 Prewrite", stamps: 1},
+	{what: "`MULTI`, 10 `HSET`, large hash, `EXEC`", run: slices.Concat([]string{"MULTI"}, lines(10, "HSET H f#-4 v"), []string{"EXEC"}), requests: "1 Get, 1 BatchGet, 1 Prewrite", stamps: 1},
 	{what: "`WATCH`", before: []string{"UNWATCH"}, run: []string{"WATCH s"}, requests: "1 Get", stamps: 1},
 	{what: "`MULTI`, `SET`, `EXEC` of a watched key", before: []string{"WATCH s"}, run: []string{"MULTI", "SET s v", "EXEC"}, requests: "1 Get, 1 Prewrite", stamps: 1},
 	{what: "`MULTI`, `SET`, `EXEC` of another key than the watched one", before: []string{"WATCH n"}, run: []string{"MULTI", "SET s v", "EXEC"}, requests: "1 BatchGet, 1 Prewrite", stamps: 1},
 	{what: "`EVALSHA` that gets and sets a key", run: []string{"EVALSHA 3f5e1a1b2e3f 1 s v"}, requests: "1 Get, 1 Prewrite", stamps: 1},
 	{what: "a pipeline of 16 `GET`", run: lines(16, "GET k#"), requests: "1 BatchGet", stamps: 1},
 	{what: "a pipeline of 16 `SET`", run: lines(16, "SET k# w"), requests: "1 BatchGet, 1 Prewrite", stamps: 1},
+	{what: "a pipeline of 16 `HGET`, large hash", run: lines(16, "HGET H f#-3"), requests: "1 Get, 1 BatchGet", stamps: 1},
+	{what: "a pipeline of 16 `HSET`, large hash", run: lines(16, "HSET H f#-3 w"), requests: "1 Get, 1 BatchGet, 1 Prewrite", stamps: 1},
+	{what: "a pipeline of 16 `SADD` to a large set", before: []string{"SREM S" + each(16, "p#")}, run: lines(16, "SADD S p#"), requests: "1 Get, 1 BatchGet, 1 Prewrite", stamps: 1},
+	{what: "a pipeline of 16 `LINDEX`, large list", run: lines(16, "LINDEX L 7#"), requests: "1 Get, 1 BatchGet", stamps: 1},
+	{what: "a pipeline of `HGET`, `ZSCORE`, `SISMEMBER`, `GET`, large collections", run: []string{"HGET H f1-1", "ZSCORE Z m1-1", "SISMEMBER S m1-1", "GET s"}, requests: "2 BatchGet", stamps: 1},
 	{what: "`PING`, `PUBLISH`, `CONFIG GET`", run: []string{"PING", "PUBLISH c m", "CONFIG GET port"}},
 }
 

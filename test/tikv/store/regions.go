@@ -9,6 +9,7 @@ import (
 	"github.com/pingcap/kvproto/pkg/pdpb"
 	"github.com/pingcap/log"
 	"github.com/pingcap/tidb/pkg/store/mockstore/unistore/tikv"
+	"github.com/tikv/pd/client/clients/router"
 	"go.uber.org/zap"
 )
 
@@ -30,6 +31,7 @@ func (s *store) report() {
 // awaitPD returns when PD knows every region as it is: from then on clients
 // find their way at once. It returns false if the store was closed before.
 func (s *store) awaitPD() bool {
+	told := time.Now()
 	for ; ; time.Sleep(20 * time.Millisecond) {
 		all, ok := s.regions()
 		if !ok {
@@ -37,9 +39,15 @@ func (s *store) awaitPD() bool {
 		}
 		known := len(all) > 0
 		for _, r := range all {
-			if known = known && s.known(r); !known {
-				break
+			got, err := s.known(r)
+			if known = err == nil && got != nil && got.Leader != nil && got.Meta.Id == r.Id && got.Meta.RegionEpoch.Version == r.RegionEpoch.Version; known {
+				continue
 			}
+			if time.Since(told) > 10*time.Second {
+				told = time.Now()
+				log.Warn("PD does not know a region", zap.Stringer("region", r), zap.Any("it knows", got), zap.Error(err))
+			}
+			break
 		}
 		if known {
 			return true
@@ -47,12 +55,10 @@ func (s *store) awaitPD() bool {
 	}
 }
 
-func (s *store) known(r *metapb.Region) bool {
+func (s *store) known(r *metapb.Region) (*router.Region, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	got, err := s.pdc.GetRegion(ctx, r.StartKey)
-	return err == nil && got != nil && got.Leader != nil && got.Meta.Id == r.Id &&
-		got.Meta.RegionEpoch.Version == r.RegionEpoch.Version
+	return s.pdc.GetRegion(ctx, r.StartKey)
 }
 
 // regions reads the rows in which unistore keeps its regions: eight bytes of
