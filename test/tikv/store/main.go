@@ -162,6 +162,9 @@ func open(pdc pd.Client) (*store, error) {
 	if err := loadLocks(s.bundle); err != nil {
 		return nil, fmt.Errorf("load the locks: %w", err)
 	}
+	if err := s.outbid(); err != nil {
+		return nil, fmt.Errorf("raise the versions of regions: %w", err)
+	}
 	regions := tikv.NewStandAloneRegionManager(s.bundle, tikv.RegionOptions{
 		StoreAddr: *advertise, PDAddr: *pdAddr, RegionSize: *regionSize,
 	}, pdc)
