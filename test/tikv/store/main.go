@@ -5,7 +5,7 @@
 // It differs from unistore's own server where tests would see what TiKV never
 // shows: reads and commits in one phase keep their order (service.go), a store
 // that is killed has its locks when it is back (writer.go), what has become of a
-// transaction is not forgotten (memory.go), and a PD that was killed hears of
+// transaction is not forgotten (memory.go), and PD, also one that was killed, hears of
 // all regions (regions.go).
 package main
 
@@ -127,9 +127,10 @@ func quiet() error {
 
 // store is unistore and what this program must see of its inside.
 type store struct {
-	pdc    pd.Client
-	bundle *mvcc.DBBundle
-	server *service
+	pdc       pd.Client
+	placement *placement
+	bundle    *mvcc.DBBundle
+	server    *service
 
 	mu     sync.Mutex // held while the database is read behind the server's back
 	closed bool
@@ -159,6 +160,9 @@ func open(pdc pd.Client) (*store, error) {
 		LockStore: lockstore.NewMemStore(8 << 20),
 		StateTS:   now,
 	}}
+	if s.placement, err = connectPD(pdc.GetClusterID(context.Background())); err != nil {
+		return nil, fmt.Errorf("connect to PD: %w", err)
+	}
 	if err := loadLocks(s.bundle); err != nil {
 		return nil, fmt.Errorf("load the locks: %w", err)
 	}

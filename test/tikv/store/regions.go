@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
+	"io"
 	"sync/atomic"
 	"time"
 
@@ -12,23 +14,71 @@ import (
 	"github.com/pingcap/kvproto/pkg/pdpb"
 	"github.com/pingcap/log"
 	"github.com/pingcap/tidb/pkg/store/mockstore/unistore/tikv"
-	"github.com/tikv/pd/client/clients/router"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 )
+
+// placement is a connection to PD for this program's own questions. Unistore's client may
+// stand still for ever: it takes a lock for reading twice, and a writer may come between.
+type placement struct {
+	pdpb.PDClient
+	header *pdpb.RequestHeader
+}
+
+func connectPD(cluster uint64) (*placement, error) {
+	conn, err := grpc.NewClient(*pdAddr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return nil, err
+	}
+	return &placement{pdpb.NewPDClient(conn), &pdpb.RequestHeader{ClusterId: cluster}}, nil
+}
 
 // report tells PD of all regions every second. Unistore does so only when it
 // starts or splits one, so a PD that was killed would not know the youngest
 // regions, nor who leads any.
 func (s *store) report() {
-	for range time.Tick(time.Second) {
+	for tick := time.Tick(time.Second); ; <-tick {
 		all, ok := s.regions()
 		if !ok {
 			return
 		}
-		for _, r := range all {
-			s.pdc.ReportRegion(&pdpb.RegionHeartbeatRequest{Region: r, Leader: r.Peers[0], ApproximateSize: 1})
+		if err := s.placement.tell(all); err != nil {
+			log.Info("PD was not told of the regions", zap.Error(err))
 		}
 	}
+}
+
+func (p *placement) tell(all []*metapb.Region) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	stream, err := p.RegionHeartbeat(ctx)
+	if err != nil {
+		return err
+	}
+	for _, r := range all {
+		if err := stream.Send(&pdpb.RegionHeartbeatRequest{Header: p.header, Region: r, Leader: r.Peers[0], ApproximateSize: 1}); err != nil {
+			return err
+		}
+	}
+	if err := stream.CloseSend(); err != nil {
+		return err
+	}
+	for { // what PD would like to have done, which unistore cannot do
+		if _, err := stream.Recv(); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+// knows says whether PD knows a region as it is.
+func (p *placement) knows(r *metapb.Region) (*pdpb.GetRegionResponse, bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	got, err := p.GetRegion(ctx, &pdpb.GetRegionRequest{Header: p.header, RegionKey: r.StartKey})
+	return got, err == nil && got.GetLeader() != nil && got.GetRegion().GetId() == r.Id && got.Region.RegionEpoch.GetVersion() == r.RegionEpoch.Version
 }
 
 // outbid raises the versions of all regions, before anybody uses them. PD takes no news
@@ -74,13 +124,13 @@ func (s *store) awaitPD() bool {
 		}
 		known := len(all) > 0
 		for _, r := range all {
-			got, err := s.known(r)
-			if known = err == nil && got != nil && got.Leader != nil && got.Meta.Id == r.Id && got.Meta.RegionEpoch.Version == r.RegionEpoch.Version; known {
+			var got *pdpb.GetRegionResponse
+			if got, known = s.placement.knows(r); known {
 				continue
 			}
 			if time.Since(told) > 10*time.Second {
 				told = time.Now()
-				log.Warn("PD does not know a region", zap.Stringer("region", r), zap.Any("it knows", got), zap.Error(err))
+				log.Warn("PD does not know a region", zap.Stringer("region", r), zap.Stringer("it knows", got))
 			}
 			break
 		}
@@ -88,12 +138,6 @@ func (s *store) awaitPD() bool {
 			return true
 		}
 	}
-}
-
-func (s *store) known(r *metapb.Region) (*router.Region, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	return s.pdc.GetRegion(ctx, r.StartKey)
 }
 
 // regions reads the rows in which unistore keeps its regions: eight bytes of
