@@ -52,15 +52,19 @@ func TestKilledStoreKnowsWhen(t *testing.T) {
 	bo := tikv.NewBackofferWithVars(ctx, 30_000, nil)
 	wrong := 0
 	for key, want := range written {
-		region, err := c.GetRegionCache().LocateKey(bo, []byte(key))
-		if err != nil {
-			t.Fatal(err)
+		var got *kvrpcpb.MvccGetByKeyResponse
+		for got == nil || got.RegionError != nil { // the regions may have changed
+			region, err := c.GetRegionCache().LocateKey(bo, []byte(key))
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := c.SendReq(bo, tikvrpc.NewRequest(tikvrpc.CmdMvccGetByKey, &kvrpcpb.MvccGetByKeyRequest{Key: []byte(key)}), region.Region, 20*time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = resp.Resp.(*kvrpcpb.MvccGetByKeyResponse)
 		}
-		resp, err := c.SendReq(bo, tikvrpc.NewRequest(tikvrpc.CmdMvccGetByKey, &kvrpcpb.MvccGetByKeyRequest{Key: []byte(key)}), region.Region, 20*time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := resp.Resp.(*kvrpcpb.MvccGetByKeyResponse).GetInfo().GetWrites(); len(got) != 1 || got[0].StartTs != want.start || got[0].CommitTs != want.commit {
+		if w := got.GetInfo().GetWrites(); len(w) != 1 || w[0].StartTs != want.start || w[0].CommitTs != want.commit {
 			wrong++
 		}
 	}
