@@ -85,7 +85,8 @@ func (m *sampler) quick(now time.Time) {
 		return
 	}
 	sweep := srv.exec.SweepStats()
-	if cycles := sweep.Cycles - m.sweep.Cycles; cycles > 0 {
+	// On a store elsewhere a cycle waits for round trips, and nobody waits for it.
+	if cycles := sweep.Cycles - m.sweep.Cycles; cycles > 0 && !srv.remote {
 		m.event("expire-cycle", time.Duration(sweep.Nanos-m.sweep.Nanos)/time.Duration(cycles), now)
 	}
 	m.sweep = sweep
