@@ -71,6 +71,9 @@ type Call struct {
 	Blocked bool
 }
 
+// apart are the flags of commands that are never run together with others.
+const apart = command.Blocking | command.Alone | command.OneState | command.Slow
+
 // flags are those of the command, and of the commands in its queue that say how it
 // must be run.
 func (c *Call) flags() command.Flags {

@@ -30,13 +30,12 @@ type member struct {
 
 const (
 	maxCrowd = 64       // calls go together
-	maxCalls = 16 << 10 // bytes that the arguments of each may have
+	maxArgs  = 16 << 10 // bytes that the arguments of each may have
 )
 
 // among finds out whether a call may go together with those of others, and with
 // which: those of a stripe.
 func (x *Executor) among(c *Call) (stripe uint32, ok bool) {
-	const apart = command.Blocking | command.Alone | command.OneState | command.Slow
 	i, one := c.Cmd.OneKeyAt()
 	if !one || i >= len(c.Args) || c.Queue != nil || c.Watch != nil || c.Cmd.Flags&apart != 0 || c.Cmd.Group == command.Scripting || !c.writes() {
 		return 0, false
@@ -45,7 +44,7 @@ func (x *Executor) among(c *Call) (stripe uint32, ok bool) {
 	for _, a := range c.Args {
 		size += len(a)
 	}
-	return x.latches.of(c.Args[i]), size <= maxCalls
+	return x.latches.of(c.Args[i]), size <= maxArgs
 }
 
 // runAmong runs a call by itself or, if there are others, with them.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"redoubt/command"
 	"redoubt/engine"
 	"redoubt/wire"
 )
@@ -25,7 +24,6 @@ const maxRehearsed = 512
 // rehearse fetches the rows that the calls will read, as far as they can be known. The
 // rows of their keys are in soon.
 func (b *Batch) rehearse(calls []*Call) {
-	const apart = command.Blocking | command.Alone | command.OneState | command.Slow
 	var list []*Call
 	for _, c := range calls {
 		// Those of several keys may do more than to read and to note what to write.

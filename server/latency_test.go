@@ -98,3 +98,20 @@ func TestLatencyDoctor(t *testing.T) {
 		t.Errorf("one event: %s", s)
 	}
 }
+
+// A sweep that takes long is an event where commands wait for it. On a store elsewhere
+// it waits for round trips, and they do not wait for it.
+func TestLatencyOfSweeps(t *testing.T) {
+	t.Parallel()
+	for remote, want := range map[bool]string{false: "expire-cycle", true: ""} {
+		srv, _ := quietServer(t, "--latency-monitor-threshold", "10")
+		srv.remote = remote
+		m := &sampler{srv: srv, sweep: srv.exec.SweepStats()}
+		m.sweep.Cycles--
+		m.sweep.Nanos -= int64(time.Second)
+		m.quick(time.Now())
+		if got := strings.Join(srv.latency.names(), " "); got != want {
+			t.Errorf("remote %v: events %q, want %q", remote, got, want)
+		}
+	}
+}
