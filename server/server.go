@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"redoubt/acl"
+	"redoubt/budget"
 	"redoubt/command"
 	"redoubt/config"
 	"redoubt/engine"
@@ -29,6 +30,8 @@ type Options struct {
 	Clock  func() time.Time // what commands take for the time; nil: time.Now
 	Seed   uint64           // of the random numbers that commands get
 	Logger *slog.Logger
+	// Budget accounts for what clients make the process hold; nil: a new one.
+	Budget *budget.Budget
 	// Pipes has connections carried by goroutines although the system has
 	// event loops.
 	Pipes bool
@@ -55,6 +58,8 @@ type Server struct {
 	clock func() time.Time
 	seed  uint64
 	log   *slog.Logger
+	// budget accounts for what clients make the process hold.
+	budget *budget.Budget
 
 	ownClock   bool                             // clock is not the caller's
 	storeClock atomic.Pointer[func() time.Time] // that of a shared store
@@ -148,8 +153,11 @@ func New(o Options) (*Server, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	if o.Budget == nil {
+		o.Budget = new(budget.Budget)
+	}
 	srv := &Server{
-		cfg: o.Config, open: o.Open, clock: o.Clock, seed: o.Seed, log: o.Logger,
+		budget: o.Budget, cfg: o.Config, open: o.Open, clock: o.Clock, seed: o.Seed, log: o.Logger,
 		usePipes: o.Pipes || !haveLoops, databases: int(o.Config.Int("databases")),
 		started: time.Now(), runID: randomID(), stopReq: make(chan struct{}), ownClock: ownClock, beat: o.Beat,
 		patience: cmp.Or(o.Patience, 3*time.Second),

@@ -20,6 +20,7 @@ import (
 	"syscall"
 	"time"
 
+	"redoubt/budget"
 	"redoubt/config"
 	"redoubt/server"
 )
@@ -56,8 +57,9 @@ func run(args []string, out io.Writer) error {
 	if err := os.MkdirAll(cfg.Str("dir"), 0o755); err != nil {
 		return fmt.Errorf("make the data directory: %w", err)
 	}
+	held := new(budget.Budget)
 	srv, err := server.New(server.Options{
-		Config: cfg, Open: opener(cfg, log), Logger: log, Seed: uint64(time.Now().UnixNano()),
+		Config: cfg, Open: opener(cfg, held, log), Budget: held, Logger: log, Seed: uint64(time.Now().UnixNano()),
 	})
 	if err != nil {
 		return err

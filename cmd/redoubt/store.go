@@ -14,6 +14,7 @@ import (
 	"time"
 	"unicode"
 
+	"redoubt/budget"
 	"redoubt/config"
 	"redoubt/engine"
 	"redoubt/engine/local"
@@ -28,18 +29,18 @@ import (
 var policies = map[string]journal.Policy{"always": journal.Always, "everysec": journal.EverySec, "no": journal.No}
 
 // opener returns what opens the store that the configuration names.
-func opener(cfg *config.Config, log *slog.Logger) server.OpenFunc {
+func opener(cfg *config.Config, held *budget.Budget, log *slog.Logger) server.OpenFunc {
 	switch cfg.Enum("engine") {
 	case "mem":
 		return func(context.Context, func(int64, int64)) (engine.Engine, error) { return mem.New(), nil }
 	case "tikv":
 		return tikvOpener(cfg, log)
 	}
-	return localOpener(cfg, log)
+	return localOpener(cfg, held, log)
 }
 
 // localOpener opens the engine that keeps its files in the data directory.
-func localOpener(cfg *config.Config, log *slog.Logger) server.OpenFunc {
+func localOpener(cfg *config.Config, held *budget.Budget, log *slog.Logger) server.OpenFunc {
 	var open atomic.Pointer[local.Engine]
 	apply := func() error {
 		eng := open.Load()
@@ -69,7 +70,7 @@ func localOpener(cfg *config.Config, log *slog.Logger) server.OpenFunc {
 		if err := apply(); err != nil {
 			return nil, errors.Join(err, eng.Close())
 		}
-		go keepBudget(cfg, eng)
+		go keepBudget(cfg, held, eng)
 		return eng, nil
 	}
 }
@@ -125,13 +126,13 @@ func storeDir(cfg *config.Config) string { return filepath.Join(cfg.Str("dir"), 
 
 // keepBudget gives the collector what the budget leaves beside the rows, which
 // are not on the Go heap: it then works harder instead of taking more memory.
-func keepBudget(cfg *config.Config, eng *local.Engine) {
+func keepBudget(cfg *config.Config, held *budget.Budget, eng *local.Engine) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
 		if budget := cfg.Int("maxmemory"); budget > 0 {
 			rows := eng.OffHeap()
-			debug.SetMemoryLimit(max(budget+budget*2/9-besides(rows)-rows, leastHeap))
+			debug.SetMemoryLimit(max(budget+budget*2/9-besides(rows)-rows, leastHeap+held.Used()))
 		}
 		select {
 		case <-tick.C:

@@ -1,0 +1,39 @@
+// Package budget accounts for the memory that clients make the process hold:
+// what is buffered and queued for connections, and what commands need while they
+// run. Both come out of maxmemory; the rows get what is left.
+package budget
+
+import "sync/atomic"
+
+// Budget is what one process may hold for its clients.
+type Budget struct {
+	Clients Account // input, queued commands, replies and messages of connections
+	Work    Account // working memory of commands
+}
+
+// Used is how many bytes are taken for clients and their commands.
+func (b *Budget) Used() int64 { return b.Clients.Used() + b.Work.Used() }
+
+// Account is a sum of bytes with a limit. Its methods may be called from any
+// goroutine.
+type Account struct{ used, limit atomic.Int64 }
+
+// Add changes the sum by n, which may be negative.
+func (a *Account) Add(n int64) { a.used.Add(n) }
+
+// Used is the sum.
+func (a *Account) Used() int64 { return a.used.Load() }
+
+// SetLimit changes the limit; 0 is no limit.
+func (a *Account) SetLimit(n int64) { a.limit.Store(n) }
+
+// Limit is the limit; 0 is no limit.
+func (a *Account) Limit() int64 { return a.limit.Load() }
+
+// Over is by how much the sum is above the limit, 0 if it is not.
+func (a *Account) Over() int64 {
+	if limit := a.Limit(); limit > 0 {
+		return max(0, a.Used()-limit)
+	}
+	return 0
+}
