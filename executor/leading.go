@@ -88,7 +88,7 @@ type rota struct {
 	idle  bool   // nothing was stored for a while
 	news  uint64 // what the last call of hear was told
 	heard int64  // when that changed, in milliseconds
-	since int64 // in milliseconds; so many turns were given since then:
+	since int64  // in milliseconds; so many turns were given since then:
 	given int64
 	next  int
 	// rounds is how many more times the sweep under way may go through the groups.

@@ -16,7 +16,7 @@
 // Files: tikv.go opens and closes, view.go and commit.go are the transaction, scan.go
 // the iterators, rpc.go looks at every request, errors.go says what the client's errors
 // mean and fate.go whether a commit may have happened in spite of one, clock.go and gc.go
-// are time and what may be forgotten.
+// are time and what may be forgotten, register.go keeps prefixes apart.
 package tikv
 
 import (
@@ -42,8 +42,15 @@ type Options struct {
 	Context context.Context
 	// PD are the addresses of placement drivers, host:port each.
 	PD []string
-	// Prefix comes before the keys of all rows.
+	// Prefix comes before the keys of all rows. No other store of the cluster may have one
+	// that begins with it, or with which it begins: see register.go.
 	Prefix string
+	// Unused are ranges of keys in which the store never has rows. Those that are there are
+	// of a store whose prefix begins with this one's.
+	Unused [][2][]byte
+	// Reader opens a store of which rows are only read or removed: its prefix is not
+	// registered, and may begin with another's.
+	Reader bool
 	// CA, Cert and Key are files; TLS is used if there is a CA.
 	CA, Cert, Key string
 	// Timeout is for how long one execution may use the store, from Begin on.
@@ -88,11 +95,8 @@ func (o *Options) fill() error {
 			return fmt.Errorf("an address of a placement driver is empty in %q (tikv-pd)", o.PD)
 		}
 	}
-	if o.Prefix == "" {
-		return errors.New("the prefix of rows is empty (tikv-prefix)")
-	}
-	if len(o.Prefix) > maxPrefix {
-		return fmt.Errorf("the prefix of rows has %d bytes, more than %d (tikv-prefix)", len(o.Prefix), maxPrefix)
+	if err := checkPrefix(o.Prefix); err != nil {
+		return err
 	}
 	if o.CA == "" && (o.Cert != "" || o.Key != "") {
 		return errors.New("a certificate or key for TiKV is given, but no authority's certificate (tikv-ca)")
@@ -177,6 +181,9 @@ func Open(o Options) (*Engine, error) {
 	if cancel(); err == nil {
 		err = errors.Join(ctx.Err(), e.Close())
 	}
+	if errors.Is(err, ErrNested) {
+		return nil, fmt.Errorf("TiKV at %s: %w", strings.Join(o.PD, ","), err)
+	}
 	return nil, fmt.Errorf("TiKV at %s: %w: %s%s", strings.Join(o.PD, ","), engine.ErrUnavailable, brief(err), probe(o.Context, o.PD, tls))
 }
 
@@ -206,12 +213,15 @@ func newEngine(ctx context.Context, o Options, store *tikv.KVStore, onePC bool) 
 	return e, nil
 }
 
-// start asks for the time and the counters, and then keeps doing so.
+// start registers the prefix, asks for the time and the counters, and then keeps doing so.
 func (e *Engine) start() error {
 	ctx, cancel := context.WithTimeout(behind(e.ctx), e.opt.OpenTimeout)
 	defer cancel()
 	id, err := e.timestamp(ctx)
 	if err != nil {
+		return err
+	}
+	if err := e.register(ctx); err != nil {
 		return err
 	}
 	e.counters.init(id)
