@@ -267,7 +267,8 @@ func parseRemote(name string) (at remote, err error) {
 var openTiKV = func(ctx context.Context, at remote) (engine.Engine, error) {
 	eng, err := tikv.Open(tikv.Options{
 		Context: ctx, PD: at.pd, Prefix: at.prefix, Unused: keyspace.Unused(), Reader: at.reader, CA: at.ca, Cert: at.cert, Key: at.key,
-		Timeout: copyTimeout, MaxTransactions: copyTransactions, Logger: slog.New(slog.DiscardHandler),
+		Timeout: copyTimeout, MaxTransactions: copyTransactions,
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	if err != nil {
 		return nil, err // and not an engine that is nil

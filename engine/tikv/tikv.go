@@ -65,7 +65,8 @@ type Options struct {
 	// Logger gets what this package and the client have to say.
 	Logger *slog.Logger
 
-	every time.Duration // how often time and counters are looked at; for tests
+	every time.Duration             // how often time and counters are looked at; for tests
+	late  func(n int) time.Duration // when Open says that it waits; for tests
 }
 
 func (o *Options) fill() error {
@@ -80,6 +81,9 @@ func (o *Options) fill() error {
 	}
 	if o.every <= 0 {
 		o.every = lookEvery
+	}
+	if o.late == nil {
+		o.late = late
 	}
 	if o.MaxTransactions <= 0 {
 		o.MaxTransactions = 1024
@@ -114,9 +118,6 @@ func (o *Options) fill() error {
 	}
 	return nil
 }
-
-// openLate is when Open says that it waits.
-const openLate = 3 * time.Second
 
 // maxBehind is how many views of background work may read or commit at once. It is more
 // than there is work of different kinds, so that none waits for another.
@@ -166,13 +167,13 @@ func Open(o Options) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("TLS for TiKV: %w", err)
 	}
+	begun := time.Now()
 	ctx, cancel := context.WithCancel(context.Background())
 	giveUp := context.AfterFunc(o.Context, cancel)
 	timer := time.AfterFunc(o.OpenTimeout, cancel)
-	late := time.AfterFunc(openLate, func() {
-		o.Logger.Warn("TiKV does not answer; trying on", "pd", strings.Join(o.PD, ","), "for", o.OpenTimeout-openLate)
-	})
-	defer late.Stop()
+	waiting, opened := context.WithCancel(ctx)
+	defer opened()
+	go sayLate(waiting, o, tls)
 	e, err := open(ctx, o, sec)
 	if giveUp() && timer.Stop() && err == nil {
 		e.drop = cancel
@@ -184,7 +185,8 @@ func Open(o Options) (*Engine, error) {
 	if errors.Is(err, ErrNested) {
 		return nil, fmt.Errorf("TiKV at %s: %w", strings.Join(o.PD, ","), err)
 	}
-	return nil, fmt.Errorf("TiKV at %s: %w: %s%s", strings.Join(o.PD, ","), engine.ErrUnavailable, brief(err), probe(o.Context, o.PD, tls))
+	return nil, fmt.Errorf("TiKV at %s: %w: %s%s. Tried for %s; is the cluster up, and are these its placement drivers (tikv-pd)?",
+		strings.Join(o.PD, ","), engine.ErrUnavailable, brief(err), probe(o.Context, o.PD, tls), time.Since(begun).Round(100*time.Millisecond))
 }
 
 func open(ctx context.Context, o Options, sec config.Security) (*Engine, error) {
