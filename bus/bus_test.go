@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -58,6 +59,8 @@ func (l *log) Synced(from string, gained Interest) {
 }
 
 func (l *log) Lost(from string) { l.add("lost %s", from) }
+
+func (l *log) Refused(from string) { l.add("refused %s", from) }
 
 func (l *log) all() []string {
 	l.mu.Lock()
@@ -288,12 +291,62 @@ func TestAnotherHubAtTheAddress(t *testing.T) {
 	h := hub(t, HubOptions{Self: "new"})
 	l := new(log)
 	f := follow(t, FollowOptions{Handler: l, Backoff: [2]time.Duration{time.Millisecond, time.Millisecond}}, Peer{"old", h.Addr().String()})
-	until(t, "it has tried", func() bool { return h.Stats().Refused > 1 })
+	until(t, "it has tried", func() bool { return h.Stats().Refused > 3 })
 	if f.Stats().Connections != 0 {
 		t.Error("it was followed")
 	}
+	if got := l.all(); !slices.Equal(got, []string{"refused old"}) {
+		t.Errorf("the handler was told %q", got)
+	}
 	f.SetPeers([]Peer{h.peer()})
 	until(t, "it is followed", f.Synced)
+}
+
+// That nobody listens any more is told once, and again when there was a connection
+// since.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	h := hub(t, HubOptions{Self: "h"})
+	at := h.peer()
+	l := new(log)
+	var dials atomic.Int64
+	f := follow(t, FollowOptions{Handler: l, Backoff: [2]time.Duration{time.Millisecond, time.Millisecond}, Dial: func(ctx context.Context, addr string) (net.Conn, error) {
+		dials.Add(1)
+		return new(net.Dialer).DialContext(ctx, "tcp", addr)
+	}}, at)
+	for round := 1; round <= 2; round++ {
+		until(t, "it follows", f.Synced)
+		h.Close()
+		until(t, "it is told", func() bool { return l.count("refused h") == round })
+		tried := dials.Load()
+		until(t, "it goes on trying", func() bool { return dials.Load() > tried+4 })
+		if n := l.count("refused h"); n != round {
+			t.Fatalf("told %d times in round %d", n, round)
+		}
+		h = hub(t, HubOptions{Self: "h", Addr: at.Addr})
+	}
+	// A peer that closes connections, or does not answer, may be alive.
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	hung := make(chan struct{})
+	go func() {
+		for n := 0; n < 4; n++ {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			conn.Close()
+		}
+		close(hung)
+	}()
+	f.SetPeers([]Peer{{"mute", ln.Addr().String()}})
+	<-hung
+	if n := l.count("refused mute"); n != 0 {
+		t.Errorf("told %d times", n)
+	}
 }
 
 // Strangers that say nothing, or nonsense, are cut off and hurt nobody.

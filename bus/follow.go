@@ -29,6 +29,10 @@ type Handler interface {
 	// Lost: the connection broke. What happened since is not heard, nor some of what
 	// happened right before.
 	Lost(from string)
+	// Refused: nobody listens at its address, or another front end does. It is called
+	// once when a connection cannot be made for that reason, and again only after there
+	// was one.
+	Refused(from string)
 }
 
 // FollowOptions make a Follower.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"syscall"
 	"time"
 
 	"redoubt/keyspace"
@@ -19,11 +20,12 @@ import (
 func (p *peer) run(ctx context.Context) {
 	f := p.f
 	wait := f.o.Backoff[0]
-	told := false // that it cannot be reached, once
+	told := false    // that it cannot be reached, once
+	refused := false // the handler was told, since the last connection
 	for ctx.Err() == nil {
 		l, err := p.connect(ctx)
 		if err == nil {
-			wait, told = f.o.Backoff[0], false
+			wait, told, refused = f.o.Backoff[0], false, false
 			f.o.Log.Info("following a front end", "peer", p.ID, "addr", p.Addr)
 			err = p.follow(ctx, l)
 			if ctx.Err() == nil {
@@ -33,6 +35,10 @@ func (p *peer) run(ctx context.Context) {
 			told = true
 			f.o.Log.Warn("cannot connect to a front end", "peer", p.ID, "addr", p.Addr, "err", err)
 		}
+		if l == nil && ctx.Err() == nil && !refused && gone(err) {
+			refused = true
+			f.o.Handler.Refused(p.ID)
+		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(wait/2 + rand.N(wait)): //nolint:gosec // no secret
@@ -40,6 +46,10 @@ func (p *peer) run(ctx context.Context) {
 		wait = min(2*wait, f.o.Backoff[1])
 	}
 }
+
+// gone says that a connection failed in a way which shows that the peer is not there: its
+// system refuses connections to the port, or another front end has the address.
+func gone(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, errOther) }
 
 func (p *peer) connect(ctx context.Context) (*link, error) {
 	o := &p.f.o

@@ -60,12 +60,15 @@ type Options struct {
 	Patience time.Duration
 	// Progress, if set, is told how far it has come.
 	Progress func(Progress)
+	// Resume, if set, is told how far an earlier run had come, if this one goes on with it,
+	// and the last row of that run.
+	Resume func(at Progress, last string)
 }
 
 // Progress is how far a copy has come. Total is about, since rows lie in the order
 // of their slots, which are about equally large.
 type Progress struct {
-	Phase       string // "copied" or "verified"
+	Phase       string // "copied", "verified" or "resumed"
 	Rows, Bytes int64
 	Percent     int
 }
@@ -89,7 +92,6 @@ type copying struct {
 	from   Source
 	to     engine.Engine
 	mark   mark
-	before int64 // rows of earlier runs
 }
 
 // Run copies everything. After an error, also that of a context which has ended, it
@@ -103,6 +105,13 @@ func Run(ctx context.Context, from Source, to engine.Engine, o Options) (Result,
 	resumed, err := c.prepare(ctx)
 	if err != nil {
 		return Result{}, err
+	}
+	if resumed {
+		last := ""
+		if len(c.mark.last) > 0 {
+			last = new(keyspace.Teller).Key(c.mark.last)
+		}
+		c.Resume(Progress{"resumed", c.mark.rows, c.mark.bytes, percent(c.mark.last)}, last)
 	}
 	if err := c.write(ctx); err != nil {
 		return c.result(resumed), err
@@ -138,6 +147,9 @@ func (c *copying) defaults() {
 	}
 	if c.Progress == nil {
 		c.Progress = func(Progress) {}
+	}
+	if c.Resume == nil {
+		c.Resume = func(Progress, string) {}
 	}
 }
 

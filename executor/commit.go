@@ -95,10 +95,14 @@ func (b *Batch) commit() {
 	case b.conflicts(err):
 		b.undoServed()
 	case err != nil:
+		if errors.Is(err, engine.ErrUnknownOutcome) {
+			b.x.sweep.leading.defers(&b.fx, true)
+		}
 		b.spoil(fmt.Errorf("commit: %w", err))
 		b.doubt(err)
 	default:
 		b.x.space.Publish(&b.fx)
+		b.x.sweep.leading.defers(&b.fx, false)
 		for _, w := range b.served {
 			w.leaves()
 			if w.Serving != nil {

@@ -16,9 +16,11 @@ import (
 // one that leads; two at once would only be wasteful, since all of it is done in
 // transactions, and a step that conflicts with somebody is tried again later.
 //
-// What others store this process does not hear of. So besides what it has stored
-// itself it reads each group of slots again and again, a share of them at a time: for
-// expire rows, and for garbage. Who takes the lead knows nothing and reads all of them.
+// What others store this process does not hear of, but that they have stored anything
+// (SetNews). As long as they do, it reads each group of slots again and again besides what
+// it has stored itself, a share of them at a time: for expire rows, and for garbage. When
+// nobody has stored such rows for a while, all of them are known, and groups are read for
+// safety only. Who takes the lead knows nothing and reads all of them.
 //
 // To read is to wait for an answer. What does not depend on each other is asked at
 // once, and of one moment, since a moment has to be asked for, too.
@@ -26,6 +28,8 @@ import (
 const (
 	expiryEvery  = 2 * time.Second  // each group's expire rows are read so often
 	garbageEvery = 30 * time.Second // and its garbage rows, whose space comes back later still
+	expiryIdle   = time.Minute      // the same while nobody stores such rows
+	garbageIdle  = 5 * time.Minute
 	shares       = 8                // into which the groups are divided
 	clearEvery   = time.Second / 10 // it is seen whether a share has its turn
 	deadEvery    = time.Second      // databases that were flushed are looked for
@@ -38,6 +42,11 @@ const (
 type leading struct {
 	leads      func() bool
 	recountDue func() bool
+	news       func() uint64 // nil: nobody tells of others
+	// stored counts the commits of this process that have stored rows for background work,
+	// or may have; unlisted those of them of which it does not know the groups: with garbage,
+	// or with an unknown outcome.
+	stored, unlisted atomic.Uint64
 	// sweeping and clearing are held while either goes on.
 	sweeping, clearing sync.Mutex
 	expiry, garbage    rota
@@ -53,10 +62,33 @@ func (x *Executor) leads() bool {
 	return f == nil || f()
 }
 
+// SetNews sets a function whose number changes after other processes may have stored rows
+// that background work looks for. Without it they may at any time. It must be called
+// before Background.
+func (x *Executor) SetNews(f func() uint64) { x.sweep.leading.news = f }
+
+// Deferred counts the commits of this process that have stored rows which background work
+// looks for. Those rows are in the store before they are counted.
+func (x *Executor) Deferred() uint64 { return x.sweep.leading.stored.Load() }
+
+// defers notes that a batch was committed, or that its outcome is unknown.
+func (l *leading) defers(fx *keyspace.Effects, unknown bool) {
+	if !fx.Deferred() {
+		return
+	}
+	if fx.Garbage != 0 || unknown {
+		l.unlisted.Add(1)
+	}
+	l.stored.Add(1)
+}
+
 // rota says which groups of slots have their turn, so that all have in a period.
 type rota struct {
 	led   bool
-	since int64 // in milliseconds; so many turns were given since then:
+	idle  bool   // nothing was stored for a while
+	news  uint64 // what the last call of hear was told
+	heard int64  // when that changed, in milliseconds
+	since int64  // in milliseconds; so many turns were given since then:
 	given int64
 	next  int
 	// rounds is how many more times the sweep under way may go through the groups.
@@ -83,6 +115,25 @@ func (r *rota) turn(now int64, period time.Duration) (groups []int) {
 	return groups
 }
 
+// hear notes whether rows may have been stored that this process does not know of. It says
+// true if they were after a time without.
+func (r *rota) hear(l *leading, now int64, period time.Duration) (woken bool) {
+	if l.news == nil {
+		return false
+	}
+	news := l.news() + l.unlisted.Load()
+	was := r.idle
+	if news != r.news || now < r.heard {
+		r.news, r.heard, r.idle = news, now, false
+	} else {
+		r.idle = now-r.heard >= 2*period.Milliseconds() // all groups were read since
+	}
+	if r.idle != was {
+		r.since, r.given = now, 0 // the period is another one
+	}
+	return was && !r.idle
+}
+
 // yield notes that another process leads.
 func (l *leading) yield() {
 	l.sweeping.Lock()
@@ -99,10 +150,17 @@ func (x *Executor) beginSweep() bool {
 		return false
 	}
 	l.sweeping.Lock()
-	for _, group := range l.expiry.turn(x.clock().UnixMilli(), expiryEvery) {
+	r, now, period := &l.expiry, x.clock().UnixMilli(), expiryEvery
+	if r.hear(l, now, period) {
+		r.led = false // clients hear of expired keys: all groups are read now
+	}
+	if r.idle {
+		period = expiryIdle
+	}
+	for _, group := range r.turn(now, period) {
 		x.space.Unknown(group)
 	}
-	l.expiry.rounds = sweepRounds
+	r.rounds = sweepRounds
 	return true
 }
 
@@ -214,7 +272,11 @@ func (x *Executor) clearShared(ctx context.Context) error {
 	if x.eng.Capabilities().CheapRangeDelete {
 		return nil
 	}
-	err := x.clearGroups(ctx, l.garbage.turn(now, garbageEvery))
+	period := garbageEvery
+	if l.garbage.hear(l, now, period); l.garbage.idle {
+		period = garbageIdle
+	}
+	err := x.clearGroups(ctx, l.garbage.turn(now, period))
 	if err != nil {
 		l.garbage.led = false // not all of them have had their turn
 	}

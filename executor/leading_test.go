@@ -453,3 +453,82 @@ func TestBackgroundTogether(t *testing.T) {
 		equal(t, "log", a.log.String()+b.log.String(), "")
 	})
 }
+
+// While nobody stores anything that dies, the leader asks for little; what others store
+// after such a time is removed as soon as they have told that they have.
+func TestIdleLeader(t *testing.T) {
+	t.Parallel()
+	g := newTogether(t)
+	a, b := g.process(), g.process()
+	b.leads.Store(true)
+	var told atomic.Uint64 // what b has heard of a
+	b.x.SetNews(told.Load)
+	hear := func() { told.Store(a.x.Deferred()) }
+	ticks := func(n int) (trips int64) {
+		for range n {
+			g.pass(clearEvery.Milliseconds())
+			before := b.eng.Trips()
+			b.sweep()
+			b.clear()
+			trips += b.eng.Trips() - before
+		}
+		return trips
+	}
+	const minute = 600
+	busy := ticks(minute)
+	idle := ticks(5 * minute)
+	// Each minute it reads 256 groups for expire rows and a fifth of them for garbage, each
+	// share at a moment of its own, and once in a second what was flushed.
+	if most := int64(5*(256+9) + 256 + 9 + 2*5*60); idle > most || idle < most/2 {
+		t.Errorf("%d requests in five idle minutes, want up to %d; %d in the busy one", idle, most, busy)
+	}
+	a.want("set soon v px 50", "OK")
+	a.want("set later v px 5000", "OK")
+	a.want("set stays v", "OK")
+	g.pass(100)
+	hear()
+	ticks(1)
+	if n := g.data(); n != 3 {
+		t.Errorf("%d rows after the leader has heard of it", n)
+	}
+	ticks(47) // b knows when the other one dies
+	if n := g.data(); n != 3 {
+		t.Errorf("%d rows, too early", n)
+	}
+	ticks(2)
+	if n := g.data(); n != 1 {
+		t.Errorf("%d rows after the second key has died", n)
+	}
+	// Garbage, of others and its own, within its usual time.
+	for _, p := range []*process{a, b} {
+		if n := ticks(5 * minute); n > 3*256*5 {
+			t.Errorf("%d requests", n)
+		}
+		p.want("rpush big "+strings.Repeat("0123456789 ", 2000)+"end", "2001")
+		p.want("del big", "1")
+		hear()
+		ticks(int(garbageEvery/clearEvery) + 40)
+		if n := g.data(); n != 1 {
+			t.Errorf("%d rows after a large value was deleted", n)
+		}
+	}
+	// A commit of which nobody knows whether it happened.
+	ticks(5 * minute)
+	b.eng.Inject(sharedmem.Fault{Err: engine.ErrUnknownOutcome, Applied: true})
+	if got := b.do("set doubt v px 50"); !strings.Contains(got, "UNKNOWN") {
+		t.Errorf("set: %s", got)
+	}
+	ticks(1)
+	if n := g.data(); n != 1 {
+		t.Errorf("%d rows after the doubtful key has died", n)
+	}
+	// News at every turn do not keep the groups from having theirs.
+	a.want("set last v px 50", "OK")
+	for range expiryEvery/clearEvery + 1 {
+		told.Add(1)
+		ticks(1)
+	}
+	if n := g.data(); n != 1 {
+		t.Errorf("%d rows while there are news all the time", n)
+	}
+}

@@ -10,7 +10,11 @@
 // them answers any key correctly; where two think they lead they do some work twice,
 // in transactions.
 //
-// What does hold: nobody is taken for dead before it knows it. A front end that
+// A member at whose address nobody listens any more (Refused) is left out at once, until
+// its row changes again: a process that was killed need not be waited for. That is only
+// a guess, since the network may refuse as well.
+//
+// What does hold: nobody is found silent before it knows it. A front end that
 // cannot write its row is fenced as soon as the lease is over, counted from before
 // its last write that succeeded; the others count from when they saw that write, which is later.
 package fleet
@@ -77,7 +81,11 @@ type Fleet struct {
 	mu       sync.Mutex
 	onChange []func()
 	changes  []func(*Member) // of what this process says of itself
+	reports  map[ID]bool     // members that were found: true if their address refused, false if they answered
 	changed  chan struct{}
+
+	work atomic.Pointer[func() uint64] // see SetWork
+	news atomic.Uint64
 
 	stop   chan struct{}
 	ended  chan struct{}
@@ -107,7 +115,7 @@ func Join(ctx context.Context, o Options) (*Fleet, error) {
 	if o.Self.ID == (ID{}) {
 		o.Self.ID = NewID()
 	}
-	f := &Fleet{o: o, log: o.Log, start: o.Clock.Now(), stop: make(chan struct{}), ended: make(chan struct{}), changed: make(chan struct{}, 1)}
+	f := &Fleet{o: o, log: o.Log, start: o.Clock.Now(), stop: make(chan struct{}), ended: make(chan struct{}), changed: make(chan struct{}, 1), reports: make(map[ID]bool)}
 	f.keeper = newKeeper(f)
 	if err := f.join(ctx); err != nil {
 		return nil, fmt.Errorf("join the fleet: %w", err)
@@ -123,6 +131,9 @@ func (f *Fleet) join(ctx context.Context) (err error) {
 		}
 	}
 	if f.secret, err = readSecret(ctx, f.o.Engine); err != nil {
+		return err
+	}
+	if err := f.succeed(ctx); err != nil {
 		return err
 	}
 	if err := f.beat(ctx); err != nil {
@@ -202,6 +213,15 @@ func (f *Fleet) Announce(change func(*Member)) {
 	default:
 	}
 }
+
+// SetWork sets who counts the commits of this process that have stored rows which
+// background work looks for. The count is told to the others with each beat; see News.
+func (f *Fleet) SetWork(count func() uint64) { f.work.Store(&count) }
+
+// News changes whenever another member may have stored rows that background work looks
+// for: its count of them has grown, it does not tell, or it has come or gone. Those that
+// a member has committed are in the store before News tells of them.
+func (f *Fleet) News() uint64 { return f.news.Load() }
 
 // OnChange has a function called after each change of the division, one change after
 // the other. It must not wait: beats do meanwhile.

@@ -28,6 +28,8 @@ type peer struct {
 	row     []byte
 	changed time.Duration // when its row was first seen as it is
 	dead    bool
+	refused bool // nobody listens at its address, and its row has not changed since
+	wronged bool // its row has changed after that, and it was not reached since
 }
 
 func newKeeper(f *Fleet) keeper {
@@ -75,6 +77,10 @@ func (f *Fleet) beat(ctx context.Context) error {
 	f.mu.Unlock()
 	f.self.Beat++
 	f.self.Oldest = f.o.Engine.Oldest()
+	f.self.At = f.o.Engine.Now().UnixMilli()
+	if count := f.work.Load(); count != nil {
+		f.self.Work = (*count)() + 1
+	}
 	value, err := encode(f.self)
 	if err != nil {
 		return err
@@ -99,8 +105,10 @@ func (f *Fleet) delete(ctx context.Context) error {
 
 // list reads the rows of all members and finds out who lives.
 func (f *Fleet) list() error {
+	reports := f.takeReports() // first: a row that was written before a member was refused proves nothing
 	rows, err := readMembers(f.o.Engine)
 	if err != nil {
+		f.keepReports(reports)
 		return err
 	}
 	now := f.now() // behind the read: who is taken for dead has really been silent
@@ -128,14 +136,21 @@ func (f *Fleet) list() error {
 				m = Member{ID: id}
 			}
 			m.Seen = f.o.Engine.Now()
+			if m.Work == 0 || m.Work != p.Work {
+				f.news.Add(1)
+			}
 			p.Member, p.row, p.changed = m, row, now
+			if p.refused {
+				f.livesOn(p)
+			}
 		}
+		p.heed(reports)
 		if silent := now-p.changed >= f.o.Lease; silent != p.silent {
 			if p.silent = silent; silent {
 				f.deaths.Add(1)
 			}
 		}
-		p.dead = p.silent || p.Host == "" // who does not say where it is cannot be told to clients
+		p.dead = p.silent || p.refused || p.Host == "" // who does not say where it is cannot be told to clients
 	}
 	for id := range f.peers {
 		if rows[id] == nil {
@@ -172,6 +187,7 @@ func (f *Fleet) divide() {
 			return
 		}
 		d.Epoch++
+		f.news.Add(1)
 		f.tell(old, d)
 	}
 	f.division.Store(d)

@@ -47,6 +47,12 @@ type Member struct {
 	Started engine.Stamp `json:"started"`
 	// Beat counts how often the row was written. It is what lives in it.
 	Beat uint64 `json:"beat"`
+	// At is when the row was written, in the store's time: Unix milliseconds, 0 if the
+	// writer's version does not tell.
+	At int64 `json:"at,omitempty"`
+	// Work changes whenever the member has stored rows that background work looks for:
+	// see Fleet.SetWork. 0 means that the member does not tell.
+	Work uint64 `json:"work,omitempty"`
 	// Oldest is the oldest moment that it read when it wrote the row.
 	Oldest engine.Stamp `json:"oldest"`
 	// Version is the program's.
@@ -70,7 +76,7 @@ func decode(id ID, value []byte) (m Member, err error) {
 
 // alike says whether two descriptions of a member tell the same to a client.
 func alike(a, b Member) bool {
-	a.Beat, a.Oldest, a.Seen = b.Beat, b.Oldest, b.Seen
+	a.Beat, a.At, a.Work, a.Oldest, a.Seen = b.Beat, b.At, b.Work, b.Oldest, b.Seen
 	return a == b
 }
 

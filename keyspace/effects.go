@@ -133,6 +133,10 @@ func (e *Effects) Told(s *Space) bool {
 		e.Unready && s.Waiting.Load() > 0
 }
 
+// Deferred says whether the batch stores rows that background work looks for: expire rows
+// and garbage rows.
+func (e *Effects) Deferred() bool { return len(e.dues) > 0 || e.Garbage != 0 }
+
 // Reset forgets everything.
 func (e *Effects) Reset() {
 	clear(e.Events)

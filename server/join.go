@@ -143,6 +143,8 @@ func (srv *Server) meet(ctx context.Context) error {
 		return nil
 	}
 	srv.exec.SetLeads(f.Leader)
+	srv.exec.SetNews(f.News)
+	f.SetWork(srv.exec.Deferred)
 	var deaths uint64
 	srv.exec.SetRecountDue(func() bool { // who was killed may not have stored what it counted
 		was := deaths
@@ -186,4 +188,16 @@ func (s peerSource) Peers() (list []bus.Peer) {
 		}
 	}
 	return list
+}
+
+func (s peerSource) Reached(id string) {
+	if id, ok := memberID(id); ok {
+		s.Fleet.Reached(id)
+	}
+}
+
+func (s peerSource) Refused(id string) {
+	if id, ok := memberID(id); ok {
+		s.Fleet.Refused(id)
+	}
 }

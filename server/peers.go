@@ -52,6 +52,10 @@ type PeerSource interface {
 	Peers() []bus.Peer
 	// OnChange has a function called after each change of them, which does not wait.
 	OnChange(func())
+	// Reached and Refused are told of the others what the bus finds: that one answers, and
+	// that nobody listens at the address of one.
+	Reached(id string)
+	Refused(id string)
 }
 
 // PeerOptions are what it takes to talk to other front ends.
@@ -304,7 +308,13 @@ func (p *peers) Effects(_ string, fx *keyspace.Effects) {
 }
 
 // Synced implements bus.Handler.
-func (p *peers) Synced(_ string, gained bus.Interest) { p.missed(gained.Keys, gained.Waiting) }
+func (p *peers) Synced(from string, gained bus.Interest) {
+	p.source.Reached(from)
+	p.missed(gained.Keys, gained.Waiting)
+}
+
+// Refused implements bus.Handler.
+func (p *peers) Refused(from string) { p.source.Refused(from) }
 
 // Lost implements bus.Handler.
 func (p *peers) Lost(string) { p.missed(true, true) }

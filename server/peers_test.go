@@ -44,6 +44,9 @@ func (o *others) OnChange(f func()) {
 	o.call = append(o.call, f)
 }
 
+func (o *others) Reached(string) {}
+func (o *others) Refused(string) {}
+
 func (o *others) set(list ...bus.Peer) {
 	o.mu.Lock()
 	o.list = list

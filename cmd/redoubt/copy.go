@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -36,6 +37,7 @@ type remote struct {
 	pd            []string
 	prefix        string
 	ca, cert, key string // files
+	reader        bool   // rows are only read, or removed
 }
 
 const (
@@ -53,10 +55,7 @@ func copyData(ctx context.Context, args []string, out, log io.Writer) (err error
 	to := f.String("to", "", "the `store` to be made, which has no data: likewise")
 	verify := f.Bool("verify", true, "read both again in the end, and compare them")
 	dry := f.Bool("dry-run", false, "only count what there is to be copied")
-	var tls remote
-	f.StringVar(&tls.ca, "tikv-ca", "", "as the server's directive: a `file`")
-	f.StringVar(&tls.cert, "tikv-cert", "", "as the server's directive: a `file`")
-	f.StringVar(&tls.key, "tikv-key", "", "as the server's directive: a `file`")
+	tls := securityFlags(f)
 	if err := parse(f, args, "from"); err != nil {
 		return err
 	}
@@ -67,7 +66,8 @@ func copyData(ctx context.Context, args []string, out, log io.Writer) (err error
 	if !p.terminal {
 		p.every = 5 * time.Second
 	}
-	src, closeSource, err := openSource(ctx, *from, tls, p)
+	tls.reader = true
+	src, closeSource, err := openSource(ctx, *from, *tls, p)
 	if err != nil {
 		return fmt.Errorf("the source: %w", err)
 	}
@@ -75,12 +75,21 @@ func copyData(ctx context.Context, args []string, out, log io.Writer) (err error
 	if *dry {
 		return countData(ctx, src, out, p)
 	}
-	dst, err := openDestination(ctx, *to, tls)
+	tls.reader = false
+	dst, err := openDestination(ctx, *to, *tls)
 	if err != nil {
 		return fmt.Errorf("the destination: %w", err)
 	}
 	begun := time.Now()
-	result, err := copier.Run(ctx, src, dst, copier.Options{Unverified: !*verify, Progress: p.rows()})
+	earlier := int64(0)
+	result, err := copier.Run(ctx, src, dst, copier.Options{Unverified: !*verify, Progress: p.rows(), Resume: func(at copier.Progress, last string) {
+		earlier = at.Rows
+		fmt.Fprintf(log, "the destination has an unfinished copy of this source: %s, %s, about %d %%, are there already", number(at.Rows, "row"), size(at.Bytes), at.Percent)
+		if last != "" {
+			fmt.Fprintf(log, "; going on behind %s", last)
+		}
+		fmt.Fprintln(log)
+	}})
 	p.end()
 	if err = errors.Join(err, dst.Close()); err != nil {
 		return explain(err, result)
@@ -90,9 +99,22 @@ func copyData(ctx context.Context, args []string, out, log io.Writer) (err error
 	if *verify {
 		verified = "verified"
 	}
-	fmt.Fprintf(out, "copied %s, %s, %s in %s, %s\n", number(result.Keys, "key"), number(result.Rows, "row"), size(result.Bytes),
+	before := ""
+	if result.Resumed {
+		before = fmt.Sprintf(" (%s of them before)", number(earlier, "row"))
+	}
+	fmt.Fprintf(out, "copied %s, %s%s, %s in %s, %s\n", number(result.Keys, "key"), number(result.Rows, "row"), before, size(result.Bytes),
 		time.Since(begun).Round(time.Millisecond), verified)
 	return nil
+}
+
+// securityFlags adds the flags of TLS towards a cluster.
+func securityFlags(f *flag.FlagSet) *remote {
+	tls := new(remote)
+	f.StringVar(&tls.ca, "tikv-ca", "", "as the server's directive: a `file`")
+	f.StringVar(&tls.cert, "tikv-cert", "", "as the server's directive: a `file`")
+	f.StringVar(&tls.key, "tikv-key", "", "as the server's directive: a `file`")
+	return tls
 }
 
 // explain says what is to be done.
@@ -211,7 +233,7 @@ func openRemote(ctx context.Context, name string, tls remote) (engine.Engine, er
 	if err != nil {
 		return nil, err
 	}
-	at.ca, at.cert, at.key = tls.ca, tls.cert, tls.key
+	at.ca, at.cert, at.key, at.reader = tls.ca, tls.cert, tls.key, tls.reader
 	eng, err := openTiKV(ctx, at)
 	if err != nil {
 		return nil, err
@@ -244,8 +266,9 @@ func parseRemote(name string) (at remote, err error) {
 // openTiKV opens a store in a cluster. Tests put others in its place.
 var openTiKV = func(ctx context.Context, at remote) (engine.Engine, error) {
 	eng, err := tikv.Open(tikv.Options{
-		Context: ctx, PD: at.pd, Prefix: at.prefix, CA: at.ca, Cert: at.cert, Key: at.key,
-		Timeout: copyTimeout, MaxTransactions: copyTransactions, Logger: slog.New(slog.DiscardHandler),
+		Context: ctx, PD: at.pd, Prefix: at.prefix, Unused: keyspace.Unused(), Reader: at.reader, CA: at.ca, Cert: at.cert, Key: at.key,
+		Timeout: copyTimeout, MaxTransactions: copyTransactions,
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	if err != nil {
 		return nil, err // and not an engine that is nil

@@ -3,6 +3,7 @@
 //	redoubt [redis.conf] [--directive value ...]
 //	redoubt check|journal|backup|restore --dir D ...
 //	redoubt copy --from S --to S
+//	redoubt drop --store S
 //
 // The directives are Redis's, plus a few of its own: redoubt --help lists them.
 // docs/operations.md is about the tools.
@@ -54,8 +55,10 @@ func run(args []string, out io.Writer) error {
 		return err
 	}
 	defer closeLog()
-	if err := os.MkdirAll(cfg.Str("dir"), 0o755); err != nil {
-		return fmt.Errorf("make the data directory: %w", err)
+	if cfg.Enum("engine") != "tikv" { // which stores nothing on this machine
+		if err := os.MkdirAll(cfg.Str("dir"), 0o755); err != nil {
+			return fmt.Errorf("make the data directory: %w", err)
+		}
 	}
 	held := new(budget.Budget)
 	srv, err := server.New(server.Options{

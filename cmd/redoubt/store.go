@@ -92,6 +92,7 @@ func tikvOpener(cfg *config.Config, log *slog.Logger) server.OpenFunc {
 			Context:         ctx,
 			PD:              addresses(cfg.Str("tikv-pd")),
 			Prefix:          cfg.Str("tikv-prefix"),
+			Unused:          keyspace.Unused(),
 			CA:              cfg.Str("tikv-ca"),
 			Cert:            cfg.Str("tikv-cert"),
 			Key:             cfg.Str("tikv-key"),

@@ -30,6 +30,7 @@ func tools() []tool {
 		{"backup", "--dir D --to X", "copy a store to a directory, or to one file if X ends in .tar", runBackup},
 		{"restore", "--from X --dir D", "make a store out of a backup", runRestore},
 		{"copy", "--from S --to S", "copy all data to another store; S is a directory or tikv://host:port,.../prefix", runCopy},
+		{"drop", "--store S [--yes]", "remove a store from a TiKV cluster; S is tikv://host:port,.../prefix", runDrop},
 	}
 }
 

@@ -16,7 +16,7 @@
 // Files: tikv.go opens and closes, view.go and commit.go are the transaction, scan.go
 // the iterators, rpc.go looks at every request, errors.go says what the client's errors
 // mean and fate.go whether a commit may have happened in spite of one, clock.go and gc.go
-// are time and what may be forgotten.
+// are time and what may be forgotten, register.go keeps prefixes apart.
 package tikv
 
 import (
@@ -42,8 +42,15 @@ type Options struct {
 	Context context.Context
 	// PD are the addresses of placement drivers, host:port each.
 	PD []string
-	// Prefix comes before the keys of all rows.
+	// Prefix comes before the keys of all rows. No other store of the cluster may have one
+	// that begins with it, or with which it begins: see register.go.
 	Prefix string
+	// Unused are ranges of keys in which the store never has rows. Those that are there are
+	// of a store whose prefix begins with this one's.
+	Unused [][2][]byte
+	// Reader opens a store of which rows are only read or removed: its prefix is not
+	// registered, and may begin with another's.
+	Reader bool
 	// CA, Cert and Key are files; TLS is used if there is a CA.
 	CA, Cert, Key string
 	// Timeout is for how long one execution may use the store, from Begin on.
@@ -58,7 +65,8 @@ type Options struct {
 	// Logger gets what this package and the client have to say.
 	Logger *slog.Logger
 
-	every time.Duration // how often time and counters are looked at; for tests
+	every time.Duration             // how often time and counters are looked at; for tests
+	late  func(n int) time.Duration // when Open says that it waits; for tests
 }
 
 func (o *Options) fill() error {
@@ -74,6 +82,9 @@ func (o *Options) fill() error {
 	if o.every <= 0 {
 		o.every = lookEvery
 	}
+	if o.late == nil {
+		o.late = late
+	}
 	if o.MaxTransactions <= 0 {
 		o.MaxTransactions = 1024
 	}
@@ -88,11 +99,8 @@ func (o *Options) fill() error {
 			return fmt.Errorf("an address of a placement driver is empty in %q (tikv-pd)", o.PD)
 		}
 	}
-	if o.Prefix == "" {
-		return errors.New("the prefix of rows is empty (tikv-prefix)")
-	}
-	if len(o.Prefix) > maxPrefix {
-		return fmt.Errorf("the prefix of rows has %d bytes, more than %d (tikv-prefix)", len(o.Prefix), maxPrefix)
+	if err := checkPrefix(o.Prefix); err != nil {
+		return err
 	}
 	if o.CA == "" && (o.Cert != "" || o.Key != "") {
 		return errors.New("a certificate or key for TiKV is given, but no authority's certificate (tikv-ca)")
@@ -110,9 +118,6 @@ func (o *Options) fill() error {
 	}
 	return nil
 }
-
-// openLate is when Open says that it waits.
-const openLate = 3 * time.Second
 
 // maxBehind is how many views of background work may read or commit at once. It is more
 // than there is work of different kinds, so that none waits for another.
@@ -162,13 +167,13 @@ func Open(o Options) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("TLS for TiKV: %w", err)
 	}
+	begun := time.Now()
 	ctx, cancel := context.WithCancel(context.Background())
 	giveUp := context.AfterFunc(o.Context, cancel)
 	timer := time.AfterFunc(o.OpenTimeout, cancel)
-	late := time.AfterFunc(openLate, func() {
-		o.Logger.Warn("TiKV does not answer; trying on", "pd", strings.Join(o.PD, ","), "for", o.OpenTimeout-openLate)
-	})
-	defer late.Stop()
+	waiting, opened := context.WithCancel(ctx)
+	defer opened()
+	go sayLate(waiting, o, tls)
 	e, err := open(ctx, o, sec)
 	if giveUp() && timer.Stop() && err == nil {
 		e.drop = cancel
@@ -177,7 +182,11 @@ func Open(o Options) (*Engine, error) {
 	if cancel(); err == nil {
 		err = errors.Join(ctx.Err(), e.Close())
 	}
-	return nil, fmt.Errorf("TiKV at %s: %w: %s%s", strings.Join(o.PD, ","), engine.ErrUnavailable, brief(err), probe(o.Context, o.PD, tls))
+	if errors.Is(err, ErrNested) {
+		return nil, fmt.Errorf("TiKV at %s: %w", strings.Join(o.PD, ","), err)
+	}
+	return nil, fmt.Errorf("TiKV at %s: %w: %s%s. Tried for %s; is the cluster up, and are these its placement drivers (tikv-pd)?",
+		strings.Join(o.PD, ","), engine.ErrUnavailable, brief(err), probe(o.Context, o.PD, tls), time.Since(begun).Round(100*time.Millisecond))
 }
 
 func open(ctx context.Context, o Options, sec config.Security) (*Engine, error) {
@@ -206,12 +215,15 @@ func newEngine(ctx context.Context, o Options, store *tikv.KVStore, onePC bool) 
 	return e, nil
 }
 
-// start asks for the time and the counters, and then keeps doing so.
+// start registers the prefix, asks for the time and the counters, and then keeps doing so.
 func (e *Engine) start() error {
 	ctx, cancel := context.WithTimeout(behind(e.ctx), e.opt.OpenTimeout)
 	defer cancel()
 	id, err := e.timestamp(ctx)
 	if err != nil {
+		return err
+	}
+	if err := e.register(ctx); err != nil {
 		return err
 	}
 	e.counters.init(id)

@@ -18,6 +18,7 @@ type Fronts struct {
 	t     testing.TB
 	start func() front
 	list  []front
+	store *sharedmem.Store // nil on a cluster
 
 	mu    sync.Mutex
 	addrs []string
@@ -37,7 +38,7 @@ func MemFronts(t testing.TB, n int, o Options) *Fronts {
 	if o.Beat == 0 {
 		o.Beat = 100 * time.Millisecond
 	}
-	f := &Fronts{t: t, start: func() front {
+	f := &Fronts{t: t, store: o.Store, start: func() front {
 		t.Helper()
 		return inside{Start(t, o)}
 	}}
@@ -153,3 +154,6 @@ func (f *Fronts) Server(i int) *Server {
 	s, _ := f.list[i].(inside)
 	return s.Server
 }
+
+// Store is what front ends in this process share, or nil.
+func (f *Fronts) Store() *sharedmem.Store { return f.store }

@@ -100,6 +100,23 @@ func Start(t testing.TB, o Options) *Server {
 	return s
 }
 
+// Fails starts Redoubt in a way in which it cannot open its store, and returns why.
+func Fails(t testing.TB, o Options) error {
+	t.Helper()
+	s, err := start(t, o)
+	if err != nil {
+		t.Fatalf("start Redoubt: %v", err)
+	}
+	s.killed.Store(true) // there is nothing to check
+	if s.LoadError() == nil {
+		t.Error("it has started")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	_ = s.Shutdown(ctx) // the store is closed already
+	return s.LoadError()
+}
+
 func start(t testing.TB, o Options) (*Server, error) {
 	cfg := config.New()
 	args := []string{"--port", "0", "--bind", "127.0.0.1", "--dir", t.TempDir()}

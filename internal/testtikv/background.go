@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -20,8 +21,9 @@ type background struct {
 }
 
 // Up starts a cluster that goes on by itself, with its data in dir, and returns
-// the address of its PD. If it runs already it is left alone.
-func Up(bin Binaries, dir string) (pd string, err error) {
+// the address of its PD. If it runs already it is left alone. What takes time is told.
+func Up(bin Binaries, dir string, progress io.Writer) (pd string, err error) {
+	given := dir
 	if dir, err = filepath.Abs(dir); err != nil {
 		return "", err
 	}
@@ -32,11 +34,12 @@ func Up(bin Binaries, dir string) (pd string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if n := len(alive(dir, b.Pids)); n == 2 {
+	if running := alive(dir, b.Pids); len(running) == 2 {
 		return b.PD, nil
-	} else if n > 0 {
-		return "", errors.New("half of the cluster runs: stop it first")
+	} else if len(running) > 0 {
+		return "", fmt.Errorf("half of the cluster in %s runs, process %d, and the other half has ended: stop it by `make tikv-down TIKV_DIR=%s`, then start it again", dir, running[0], given)
 	}
+	fmt.Fprintf(progress, "starting PD on %s and the store on %s; their logs are in %s\n", b.addresses.PD, b.Store, dir)
 	c := &cluster{addresses: b.addresses, dir: dir, bin: bin, attr: detached}
 	if err := c.start(); err != nil {
 		return "", errors.Join(err, c.kill())

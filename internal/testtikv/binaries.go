@@ -53,7 +53,7 @@ func Build(progress io.Writer) (Binaries, error) {
 	}
 	defer os.RemoveAll(half)
 	b := in(half)
-	fmt.Fprintln(progress, "building the programs of the TiKV test cluster; the first time takes minutes")
+	fmt.Fprintln(progress, "building the two programs of the TiKV test cluster, some 740 packages each; the first time takes minutes")
 	for _, p := range []struct {
 		module, out, pkg string
 		flags            []string
@@ -61,12 +61,15 @@ func Build(progress io.Writer) (Binaries, error) {
 		{"pd", b.PD, "github.com/tikv/pd/cmd/pd-server", []string{"-tags", "without_dashboard"}},
 		{"store", b.Store, ".", nil},
 	} {
-		args := append([]string{"build", "-ldflags", "-s -w", "-o", p.out}, p.flags...)
+		args := append([]string{"build", "-v", "-ldflags", "-s -w", "-o", p.out}, p.flags...)
 		cmd := exec.Command("go", append(args, p.pkg)...)
 		cmd.Dir = filepath.Join(sources, p.module)
 		cmd.Env = append(os.Environ(), "GOWORK=off")
-		cmd.Stdout, cmd.Stderr = progress, progress
-		if err := cmd.Run(); err != nil {
+		out := newBuildLog(progress, p.module)
+		cmd.Stdout, cmd.Stderr = out, out
+		err := cmd.Run()
+		out.end()
+		if err != nil {
 			return Binaries{}, fmt.Errorf("build %s: %w", p.pkg, err)
 		}
 	}

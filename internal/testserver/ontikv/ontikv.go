@@ -11,6 +11,7 @@ import (
 	"redoubt/engine/tikv"
 	"redoubt/internal/testserver"
 	"redoubt/internal/testtikv"
+	"redoubt/keyspace"
 )
 
 // Options are those of a server with a store of its own on the cluster that the tests
@@ -23,6 +24,6 @@ func Options(t testing.TB) testserver.Options {
 // At is the same on any cluster, with the time that a command may take.
 func At(pd, prefix string, timeout time.Duration) testserver.Options {
 	return testserver.Options{Engine: "tikv", Open: func(_ testing.TB, log *slog.Logger) (engine.Engine, error) {
-		return tikv.Open(tikv.Options{PD: []string{pd}, Prefix: prefix, Timeout: timeout, Logger: log})
+		return tikv.Open(tikv.Options{PD: []string{pd}, Prefix: prefix, Unused: keyspace.Unused(), Timeout: timeout, Logger: log})
 	}}
 }

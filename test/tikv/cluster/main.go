@@ -26,12 +26,13 @@ func run(args []string) error {
 		if err != nil {
 			return err
 		}
-		pd, err := testtikv.Up(bin, args[1])
+		pd, err := testtikv.Up(bin, args[1], os.Stderr)
 		if err != nil {
 			return err
 		}
 		fmt.Printf("PD listens on %s; the data is in %s\n", pd, args[1])
 		fmt.Printf("  go run ./cmd/redoubt --engine tikv --tikv-pd %s\n", pd)
+		fmt.Printf("  make tikv-down stops it\n")
 		return nil
 	case len(args) == 2 && args[0] == "down":
 		return testtikv.Down(args[1])
