@@ -25,9 +25,11 @@ func TestMain(m *testing.M) {
 	}
 	code := m.Run()
 	printTable()
-	if path, err := built(); form != "" && err == nil && os.Getenv("HOSTILE_BINARY") == "" {
-		if err := os.RemoveAll(filepath.Dir(path)); err != nil {
-			fmt.Fprintln(os.Stderr, err)
+	if form != "" && os.Getenv("HOSTILE_BINARY") == "" {
+		if path, err := built(); err == nil {
+			if err := os.RemoveAll(filepath.Dir(path)); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+			}
 		}
 	}
 	os.Exit(code)
