@@ -23,17 +23,24 @@ var loadScenarios = []scenario{
 }
 
 // mix is a load of all types on four times as much data as there is memory. Its keys
-// are numbers: the number says which type a key has and how large it is.
+// are numbers: the number says which type a key has and how large it is. Most are
+// small; one of a thousand is a string of up to a megabyte, and vast is a hash and a
+// sorted set with a tenth of the data.
 type mix struct {
 	keys  int
+	vast  int
 	value []byte
 }
 
-// meanSize is what a key of the mix takes, about.
-const meanSize = 1900
+// meanSize is what a key of the mix takes, about, vastSize a field of the vast hash
+// together with a member of the vast sorted set.
+const (
+	meanSize = 1900
+	vastSize = 250
+)
 
 func newMix(memory int64) *mix {
-	m := &mix{keys: int(4 * memory / meanSize), value: make([]byte, megabyte)}
+	m := &mix{keys: int(4 * memory / meanSize * 9 / 10), vast: int(4 * memory / 10 / vastSize), value: make([]byte, megabyte)}
 	rng := rand.New(rand.NewPCG(1, 2))
 	for i := range m.value { // half as large when it is compressed
 		m.value[i] = "0123456789abcdef"[rng.IntN(16)]
@@ -81,7 +88,7 @@ func (m *mix) write(rng *rand.Rand, b []byte, key int) []byte {
 }
 
 // read appends a command that reads a key.
-func (m *mix) read(rng *rand.Rand, b []byte, key int) []byte {
+func (m *mix) read(b []byte, key int) []byte {
 	name := "key:" + strconv.Itoa(key)
 	switch kind := key % 100; {
 	case kind < 60 || key%1000 == 999:
@@ -96,8 +103,44 @@ func (m *mix) read(rng *rand.Rand, b []byte, key int) []byte {
 	return respclient.AppendCommand(b, "LRANGE", name, "0", "20")
 }
 
+// wide appends a command on what is large.
+func (m *mix) wide(rng *rand.Rand, b []byte) []byte {
+	key := rng.IntN(m.keys/1000+1)*1000 + 999
+	switch n := rng.IntN(100); {
+	case n < 15:
+		return m.read(b, key)
+	case n < 30:
+		return m.write(rng, b, key)
+	case n < 31:
+		return respclient.AppendCommand(b, "HGETALL", "vast:hash")
+	case n < 32:
+		return respclient.AppendCommand(b, "ZRANGE", "vast:zset", "0", "-1")
+	case n < 40:
+		return respclient.AppendCommand(b, "ZRANGE", "vast:zset", strconv.Itoa(rng.IntN(m.vast)), "+inf", "BYSCORE", "LIMIT", "0", "1000")
+	case n < 60:
+		return m.widen(rng, b, 20)
+	case n < 80:
+		return respclient.AppendCommand(b, "HMGET", "vast:hash", m.field(rng), m.field(rng), m.field(rng))
+	}
+	return respclient.AppendCommand(b, "ZADD", "vast:zset", strconv.Itoa(rng.IntN(m.vast)), m.field(rng))
+}
+
+func (m *mix) field(rng *rand.Rand) string { return "field:" + strconv.Itoa(rng.IntN(m.vast)) }
+
+// widen appends a command that adds fields to the vast hash.
+func (m *mix) widen(rng *rand.Rand, b []byte, n int) []byte {
+	args := []string{"HSET", "vast:hash"}
+	for range n {
+		args = append(args, m.field(rng), m.text(rng, 512))
+	}
+	return respclient.AppendCommand(b, args...)
+}
+
 // next appends some command.
 func (m *mix) next(rng *rand.Rand, b []byte) []byte {
+	if rng.IntN(50) == 0 {
+		return m.wide(rng, b)
+	}
 	key := rng.IntN(m.keys)
 	if rng.IntN(2) == 0 {
 		key = rng.IntN(m.keys/20 + 1) // half of all goes to few keys
@@ -105,7 +148,7 @@ func (m *mix) next(rng *rand.Rand, b []byte) []byte {
 	name := "key:" + strconv.Itoa(key)
 	switch n := rng.IntN(100); {
 	case n < 50:
-		return m.read(rng, b, key)
+		return m.read(b, key)
 	case n < 90:
 		return m.write(rng, b, key)
 	case n < 92:
@@ -127,6 +170,9 @@ func (m *mix) next(rng *rand.Rand, b []byte) []byte {
 // fill writes every key once.
 func (m *mix) fill(s *site, clients int) {
 	s.Helper()
+	s.fill(m.vast, "ZADD", "vast:zset", func(i int) []string { return []string{strconv.Itoa(i), "field:" + strconv.Itoa(i)} })
+	rng := rand.New(rand.NewPCG(1, 3))
+	s.fill(m.vast, "HSET", "vast:hash", func(i int) []string { return []string{"field:" + strconv.Itoa(i), m.text(rng, 512)} })
 	var next atomic.Int64
 	var all sync.WaitGroup
 	for i := range clients {
@@ -176,7 +222,7 @@ func exchange(conn net.Conn, r *bufio.Reader, b []byte, n int) error {
 
 // mixers is how many clients a mix has. Half of them send one command at a time, the
 // others 16.
-const mixers = 8
+const mixers = 32
 
 // run runs the load until the end. It returns how many commands were answered.
 func (m *mix) run(s *site, seed uint64, end time.Time, mayEnd func() bool) int64 {
