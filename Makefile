@@ -3,10 +3,10 @@
 GO ?= go
 PKG := ./...
 
-.PHONY: help run build test race check fmt vet lint fuzz oracle crash bench bench-mem soak pgo tools idle clients tikv-build tikv-up tikv-down test-tikv
+.PHONY: help run build test race check fmt vet lint fuzz oracle crash bench bench-mem soak hostile hostile-short pgo tools idle clients tikv-build tikv-up tikv-down test-tikv
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
 
 # What Pebble would use C for has a form in Go.
 run build: export CGO_ENABLED = 0
@@ -82,6 +82,15 @@ bench-mem: ## the same without persistence on either side
 
 soak: ## ten minutes of load on little memory; fails if anything grows (SOAKTIME=1m)
 	$(GO) run ./bench -suite soak $(if $(SOAKTIME),-t $(SOAKTIME)) $(BENCHFLAGS)
+
+# A scenario alone: go test -run TestHostile/sort, see test/hostile/doc.go.
+HOSTILE_TEST = $(GO) test -count=1 -v -timeout 120m -run 'TestHostile|Disk' ./test/hostile
+
+hostile: ## hostile clients and full disks against a real server, half an hour; prints a table, fails if a bound does not hold
+	HOSTILE=full $(HOSTILE_TEST)
+
+hostile-short: ## the same with smaller counts, in minutes: what CI runs
+	HOSTILE=short $(HOSTILE_TEST)
 
 pgo: ## record cmd/redoubt/default.pgo, by which the compiler optimises
 	$(GO) run ./bench -pgo cmd/redoubt/default.pgo -n 100000

@@ -3,12 +3,8 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
-	"runtime/debug"
-	"runtime/metrics"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -124,43 +120,3 @@ func memory(cfg *config.Config) int64 {
 
 // storeDir is where the local engine keeps its files.
 func storeDir(cfg *config.Config) string { return filepath.Join(cfg.Str("dir"), "local") }
-
-// keepBudget gives the collector what the budget leaves beside the rows, which
-// are not on the Go heap: it then works harder instead of taking more memory.
-func keepBudget(cfg *config.Config, held *budget.Budget, eng *local.Engine) {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for {
-		if budget := cfg.Int("maxmemory"); budget > 0 {
-			rows := eng.OffHeap()
-			debug.SetMemoryLimit(max(budget+budget*2/9-besides(rows)-rows, leastHeap+held.Used()))
-		}
-		select {
-		case <-tick.C:
-		case <-eng.Closed():
-			return
-		}
-	}
-}
-
-const (
-	programSize = 24 << 20 // code and constants, as they are mapped, about
-	leastHeap   = 48 << 20 // what the Go heap may take in any case
-)
-
-// besides is what the process has in memory besides the Go heap and the rows: the
-// program itself, and what a build with cgo has C allocate.
-func besides(rows int64) int64 {
-	text, err := os.ReadFile("/proc/self/statm")
-	if err != nil {
-		return programSize
-	}
-	var size, resident, shared int64 // in pages
-	if _, err := fmt.Sscan(string(text), &size, &resident, &shared); err != nil {
-		return programSize
-	}
-	heap := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
-	metrics.Read(heap)
-	page := int64(os.Getpagesize())
-	return max(shared*page, resident*page-int64(heap[0].Value.Uint64()-heap[1].Value.Uint64())-rows)
-}

@@ -242,3 +242,44 @@ func TestRefill(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What others reserve is taken from the rows, down to a quarter of their share, and
+// dirty rows, which cannot be evicted, keep to a half of what is left.
+func TestRowLimits(t *testing.T) {
+	t.Parallel()
+	b := divide(256 << 20)
+	for _, c := range []struct{ reserved, rows, dirty int64 }{
+		{0, b.rows, b.dirty},
+		{64 << 20, b.rows - 64<<20, b.dirty},
+		{b.rows * 5 / 8, b.rows - b.rows*5/8, (b.rows - b.rows*5/8) / 2},
+		{1 << 40, b.rows / 4, b.rows / 8},
+	} {
+		if rows, dirty := b.limits(c.reserved); rows != c.rows || dirty != c.dirty {
+			t.Errorf("%d reserved: %d rows, %d dirty; want %d, %d", c.reserved, rows, dirty, c.rows, c.dirty)
+		}
+	}
+}
+
+// Rows leave as soon as others need their memory, and the system gets it back; they
+// come back when it is free again.
+func TestReserve(t *testing.T) {
+	t.Parallel()
+	e := opened(t, func(o *Options) { o.Memory = 32 << 20 })
+	share := e.RowShare()
+	rows := int(share / 1200)
+	if err := errors.Join(bulk(e, 0, rows, 'a'), e.Round()); err != nil {
+		t.Fatal(err)
+	}
+	full := e.set.Bytes()
+	e.Reserve(share / 2)
+	if e.rowLimit.Load() != share-share/2 {
+		t.Errorf("the limit is %d of %d", e.rowLimit.Load(), share)
+	}
+	await(t, "rows to leave", func() bool { return e.set.Bytes() <= share/2 })
+	await(t, "the system to get memory back", func() bool { return e.set.Mapped() <= share/2+share/8 })
+	e.Reserve(0)
+	await(t, "rows to come back", func() bool { return e.set.Bytes() > full*8/10 })
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -74,7 +74,8 @@ type Engine struct {
 	iterators sync.Pool
 	readers   chan struct{} // has a place for each goroutine that helps: see prefetch.go
 
-	rowLimit, dirtyLimit atomic.Int64
+	memory               memory
+	rowLimit, dirtyLimit atomic.Int64 // see limitRows
 	journalBytes         int64
 
 	closed  atomic.Bool
@@ -106,7 +107,7 @@ type Engine struct {
 	wanted                                     chan []byte // see keep.go
 	wantedAgain                                atomic.Int64
 	rowsMoved                                  atomic.Int64
-	compacted                                  time.Time // by the keeper
+	compactAgain                               time.Time // of the keeper: when
 	replayed, replayedBytes, replayNanos       int64
 	stats                                      statsCache
 }
@@ -325,12 +326,13 @@ func (e *Engine) SetFsync(p journal.Policy) error { return e.journal.SetPolicy(p
 
 // SetMemory changes the budget. Pebble's cache keeps its size.
 func (e *Engine) SetMemory(memory int64) {
-	b := divide(memory)
-	e.rowLimit.Store(b.rows)
-	e.dirtyLimit.Store(b.dirty)
+	e.memory.mu.Lock()
+	defer e.memory.mu.Unlock()
+	e.memory.budget = divide(memory)
+	e.limitRows()
 	if e.set != nil {
-		e.set.LimitNames(b.names)
-		e.set.LimitKept(b.kept)
+		e.set.LimitNames(e.memory.budget.names)
+		e.set.LimitKept(e.memory.budget.kept)
 	}
 }
 

@@ -56,38 +56,44 @@ func (e *Engine) keeperLoop() {
 
 func (e *Engine) evict() {
 	limit := e.rowLimit.Load()
-	over := e.set.Bytes() - limit
-	if over <= 0 {
-		return
-	}
 	start := time.Now()
-	want := e.set.Bytes() - limit/100*evictTo
-	if e.set.Evict(want) < want {
-		kick(e.writeback) // the rest is dirty
+	if over := e.set.Bytes() - limit; over > 0 {
+		want := e.set.Bytes() - limit/100*evictTo
+		if e.set.Evict(want) < want {
+			kick(e.writeback) // the rest is dirty
+		}
+	} else if e.set.Mapped() <= mostMapped(limit) {
+		return
 	}
 	e.compact(limit)
 	e.evictNanos.Add(time.Since(start).Nanoseconds())
 }
 
-// compact has the rows take no more from the system than a little above their limit, if
-// that can be done.
+// mostMapped is what the rows may take from the system: a little above their limit.
+func mostMapped(limit int64) int64 { return limit + limit/16 }
+
+// compact has the rows take no more from the system than they may, if that can be
+// done: it gives back what is free, and moves rows together so that more is.
 func (e *Engine) compact(limit int64) {
-	most := limit + limit/16
+	most := mostMapped(limit)
 	if e.set.Mapped() <= most {
 		return
 	}
-	if e.set.Trim(); e.set.Mapped() <= most || time.Since(e.compacted) < compactPause {
+	if e.set.Trim(); e.set.Mapped() <= most || time.Now().Before(e.compactAgain) {
 		return
 	}
-	e.rowsMoved.Add(int64(e.set.Compact(limit / compactShare)))
+	start := time.Now()
+	e.rowsMoved.Add(int64(e.set.Compact(max(limit/compactShare, e.set.Mapped()-most))))
 	e.set.Trim()
-	e.compacted = time.Now()
+	e.compactAgain = time.Now().Add(compactPause * time.Since(start))
 }
 
-// A compaction moves at most this share of the rows, and the next comes after a pause.
 const (
+	// compactShare is the share of the rows that a compaction moves at least, if so
+	// much is worth it.
 	compactShare = 8
-	compactPause = time.Second
+	// compactPause is the time between two compactions, in terms of what one takes.
+	compactPause = 8
 )
 
 // fillable says whether there is room for rows that nobody asked for.
@@ -203,3 +209,27 @@ const manyCleared = 50_000
 
 // OffHeap is how much memory the rows take outside of the Go heap.
 func (e *Engine) OffHeap() int64 { return e.set.OffHeap() }
+
+// RowShare is what the rows may take while nothing of it is reserved.
+func (e *Engine) RowShare() int64 {
+	e.memory.mu.Lock()
+	defer e.memory.mu.Unlock()
+	return e.memory.budget.rows
+}
+
+// Reserve says how much of the rows' share others need now. Rows are evicted at once
+// if there are too many.
+func (e *Engine) Reserve(bytes int64) {
+	e.memory.mu.Lock()
+	defer e.memory.mu.Unlock()
+	e.memory.reserved = bytes
+	e.limitRows()
+}
+
+// limitRows sets the limits. The memory is locked.
+func (e *Engine) limitRows() {
+	rows, dirty := e.memory.budget.limits(e.memory.reserved)
+	e.rowLimit.Store(rows)
+	e.dirtyLimit.Store(dirty)
+	kick(e.keeper)
+}

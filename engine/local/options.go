@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"log/slog"
+	"sync"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -92,4 +93,18 @@ func divide(memory int64) budget {
 	b.names = b.rows / 8
 	b.kept = b.rows / 4
 	return b
+}
+
+// memory is what the limits of the rows are made of.
+type memory struct {
+	mu       sync.Mutex
+	budget   budget
+	reserved int64
+}
+
+// limits are those of all rows and of the dirty ones, if others have reserved a part of
+// the rows' share. A quarter of it stays: the store would do nothing but read.
+func (b budget) limits(reserved int64) (rows, dirty int64) {
+	rows = max(b.rows-reserved, b.rows/4)
+	return rows, min(b.dirty, rows/2)
 }

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"testing"
+
+	"redoubt/internal/rss"
+)
+
+// usual is a process with a budget at work: the rows have their share.
+func usual(budget, share int64) footprint {
+	return footprint{budget: budget, rows: share + share/20, share: share, live: 24 << 20, runtime: 6 << 20, besides: 32 << 20}
+}
+
+var budgets = map[int64]footprint{
+	64 << 20:   usual(64<<20, 27<<20),
+	128 << 20:  usual(128<<20, 78<<20),
+	256 << 20:  usual(256<<20, 188<<20),
+	1024 << 20: usual(1024<<20, 752<<20),
+}
+
+// What rows and heap may take together is below the bound, whatever the budget, and
+// without clients that hold anything the rows have all of their share.
+func TestLimitsAddUp(t *testing.T) {
+	t.Parallel()
+	for budget, u := range budgets {
+		if n := u.reserve(); n != 0 {
+			t.Errorf("budget %d: the rows leave %d for nobody", budget, n)
+		}
+		if sum, bound := u.rows+u.heap()+u.besides, rss.Bound(budget); sum > bound || sum < budget {
+			t.Errorf("budget %d: limits add up to %d, the bound is %d", budget, sum, bound)
+		}
+	}
+}
+
+// Rows give way to what clients and commands hold, at once.
+func TestRowsGiveWayToClients(t *testing.T) {
+	t.Parallel()
+	for budget, u := range budgets {
+		before := u.reserve()
+		u.held = budget / 8
+		if n := u.reserve(); n < u.held || before != 0 {
+			t.Errorf("budget %d, %d held: the rows leave %d, %d before", budget, u.held, n, before)
+		}
+	}
+}
+
+// Rows give way to a heap that is larger than what is accounted for, and the heap gets
+// what they have left: the sum stays where it was.
+func TestRowsGiveWayToHeap(t *testing.T) {
+	t.Parallel()
+	for budget, u := range budgets {
+		u.live += budget / 3
+		n := u.reserve()
+		if n == 0 || n > u.live+u.live/4 {
+			t.Errorf("budget %d, %d live: the rows leave %d", budget, u.live, n)
+		}
+		u.share -= n
+		u.rows = u.share + u.share/16
+		if u.need() > u.heap() {
+			t.Errorf("budget %d, %d live: the rows left %d, and the heap may take %d", budget, u.live, n, u.heap())
+		}
+		if sum, bound := u.rows+u.heap()+u.besides, rss.Bound(budget); sum > bound {
+			t.Errorf("budget %d, %d live: limits add up to %d, the bound is %d", budget, u.live, sum, bound)
+		}
+	}
+}
+
+// The heap's limit never lies below what is live: the collector would run without end.
+func TestHeapHasRoom(t *testing.T) {
+	t.Parallel()
+	u := usual(64<<20, 27<<20)
+	u.live = 200 << 20
+	if n := u.heap(); n <= u.live {
+		t.Errorf("limit %d with %d live", n, u.live)
+	}
+}
+
+func TestReadHeap(t *testing.T) {
+	t.Parallel()
+	var u footprint
+	resident := u.readHeap()
+	if u.live <= 0 || u.runtime <= 0 || resident <= u.runtime {
+		t.Errorf("%d resident, %+v", resident, u)
+	}
+	if n := besides(resident, 0); n <= 0 {
+		t.Errorf("%d besides", n)
+	}
+}
