@@ -8,11 +8,23 @@ import "sync/atomic"
 // Budget is what one process may hold for its clients.
 type Budget struct {
 	Clients Account // input, queued commands, replies and messages of connections
-	Work    Account // working memory of commands
+	Work    Pool    // working memory of commands
 }
 
 // Used is how many bytes are taken for clients and their commands.
 func (b *Budget) Used() int64 { return b.Clients.Used() + b.Work.Used() }
+
+// WorkLimit is the limit of Work for a maxmemory: an eighth, but enough to work with
+// under a small one. No maxmemory is no limit.
+func WorkLimit(maxmemory int64) int64 {
+	if maxmemory <= 0 {
+		return 0
+	}
+	return max(maxmemory/8, leastWork)
+}
+
+// leastWork is enough for collections of a hundred thousand elements.
+const leastWork = 12 << 20
 
 // Account is a sum of bytes with a limit. Its methods may be called from any
 // goroutine.

@@ -230,7 +230,8 @@ type Ctx struct {
 	// See Spill.
 	Sink func(*wire.Writer) error
 
-	rand *rand.Rand
+	rand   *rand.Rand
+	holdAt int // the size of Reply at which it is accounted for again
 }
 
 // Block is returned by a handler that found nothing and waits for it. It is no
@@ -300,14 +301,17 @@ func (c *Ctx) Rand() *rand.Rand {
 }
 
 // Reset makes the Ctx ready for another run.
-func (c *Ctx) Reset() { c.rand = nil }
+func (c *Ctx) Reset() { c.rand, c.holdAt = nil, 0 }
 
 // Spill is called between the elements of a reply that may be large, whose
 // number was written before: it lets the beginning go to the client already, so
 // that the reply need not be held as a whole. It says false when nobody wants
 // the rest.
 func (c *Ctx) Spill() bool {
-	if c.Sink == nil || len(c.Reply.Buf) < spillBytes {
+	if c.Sink == nil {
+		return len(c.Reply.Buf) <= c.holdAt || c.holdReply()
+	}
+	if len(c.Reply.Buf) < spillBytes {
 		return true
 	}
 	if err := c.Sink(c.Reply); err != nil {
@@ -315,6 +319,19 @@ func (c *Ctx) Spill() bool {
 	}
 	return c.Tx.Err() == nil
 }
+
+// holdReply accounts for a reply that has to be held as a whole.
+func (c *Ctx) holdReply() bool {
+	n := len(c.Reply.Buf)
+	if c.holdAt > 0 && !c.Tx.Take(int64(n-c.holdAt+holdStep)) {
+		return false
+	}
+	c.holdAt = n + holdStep
+	return true
+}
+
+// holdStep is how much a reply grows until it is accounted for.
+const holdStep = 16 << 10
 
 // spillBytes is how much of a reply is gathered before it is passed on.
 const spillBytes = 64 << 10

@@ -12,8 +12,9 @@ import (
 // numbers or bytes, by themselves or by the values of other keys, which may also
 // be replied in their place.
 //
-// It holds the elements that it sorts, and what they are sorted by. The values
-// that GET asks for go into the reply or the new list one by one.
+// It holds the elements that it sorts, and what they are sorted by (sort_table.go), with
+// LIMIT not many more than are asked for. The values that GET asks for go into the reply
+// or the new list one by one.
 //
 // Keys that BY and GET name are not among the arguments, so nobody has latched
 // them. A call that reads such keys must see one state of all: it is run on a
@@ -97,19 +98,9 @@ type sorting struct {
 	gets          []sortPattern
 	stores        bool
 	target        []byte
-	elements      []sortElement
-	chunk         []byte // room for elements
+	table         sortTable
 	notNumbers    bool
 	comparesWhole bool
-}
-
-// sortElement is one of what is sorted.
-type sortElement struct {
-	bytes  []byte
-	weight float64
-	by     []byte // with ALPHA and BY
-	has    bool   // there is a by
-	number int
 }
 
 func runSort(c *Ctx, mayStore bool) error {
@@ -132,15 +123,15 @@ func runSort(c *Ctx, mayStore bool) error {
 	s.comparesWhole = s.stores
 	first, last := s.limit(from.size)
 	if s.unsorted {
-		s.load(c.Tx, from, first, last)
+		s.load(c.Tx, from, first, last, 0)
 	} else {
-		s.load(c.Tx, from, 0, from.size)
-		s.weigh(c.Tx)
+		s.load(c.Tx, from, 0, from.size, max(1, last))
 		if s.notNumbers && c.Tx.Err() == nil {
 			return ErrSortDouble
 		}
-		s.sort()
-		s.elements = s.elements[min(first, int64(len(s.elements))):min(last, int64(len(s.elements)))]
+		t := &s.table
+		t.sort()
+		t.order = t.order[min(first, int64(len(t.order))):min(last, int64(len(t.order)))]
 	}
 	if c.Tx.Err() != nil {
 		return nil
@@ -207,80 +198,51 @@ func (s *sorting) limit(size int64) (from, to int64) {
 }
 
 // load copies the elements numbered [from, to). Those of a list and a sorted set
-// are numbered from their end if the order is DESC and nothing is sorted.
-func (s *sorting) load(tx *keyspace.Tx, src sortable, from, to int64) {
+// are numbered from their end if the order is DESC and nothing is sorted. Of those that
+// are sorted the first keep are wanted.
+func (s *sorting) load(tx *keyspace.Tx, src sortable, from, to, keep int64) {
 	if from >= to || tx.Heavy((to-from)*sortWork) {
 		return
 	}
-	s.elements = make([]sortElement, 0, min(to-from, 1<<16))
+	t := &s.table
+	t.weighed, t.keyed = !s.unsorted && !s.alpha, !s.unsorted && s.alpha && s.by != nil
+	t.compare = s.compare
+	if !t.init(tx, to-from, keep) {
+		return
+	}
+	var buf []byte
 	src.walk(from, to, s.unsorted && s.desc, func(e []byte) bool {
-		s.elements = append(s.elements, sortElement{bytes: s.own(e), number: len(s.elements)})
-		return true
+		if !t.weighed && !t.keyed {
+			return t.add(e, 0, nil, false)
+		}
+		value, found, weight := e, true, 0.0
+		if s.by != nil {
+			held := tx.Held()
+			buf, found = s.by.append(tx, buf[:0], e)
+			value = buf
+			tx.Release(held)
+		}
+		if t.weighed && found { // what is not there weighs nothing, and comes before all text
+			var ok bool
+			if weight, ok = sortWeight(value); !ok {
+				s.notNumbers = true
+			}
+		}
+		if t.keyed && found {
+			return t.add(e, 0, value, true)
+		}
+		return t.add(e, weight, nil, false)
 	})
 }
 
 // sortWork is what sorting an element weighs, in the terms of Tx.Heavy.
 const sortWork = 512
 
-// own copies bytes. What is sorted lies in a few large pieces of memory.
-func (s *sorting) own(b []byte) []byte {
-	if len(s.chunk)+len(b) > cap(s.chunk) {
-		s.chunk = make([]byte, 0, max(len(b), min(64<<10, 2*cap(s.chunk)), 512))
-	}
-	at := len(s.chunk)
-	s.chunk = append(s.chunk, b...)
-	return s.chunk[at:len(s.chunk):len(s.chunk)]
-}
-
-// weigh finds what the elements are sorted by.
-func (s *sorting) weigh(tx *keyspace.Tx) {
-	if s.by == nil && s.alpha {
-		return
-	}
-	var buf []byte
-	for i := range s.elements {
-		e := &s.elements[i]
-		value, found := e.bytes, true
-		if s.by != nil {
-			held := tx.Held()
-			buf, found = s.by.append(tx, buf[:0], e.bytes)
-			value = buf
-			tx.Release(held)
-		}
-		switch {
-		case tx.Err() != nil:
-			return
-		case !found: // weighs nothing, and comes before all text
-		case s.alpha:
-			e.by, e.has = s.own(value), true
-		default:
-			var ok bool
-			if e.weight, ok = sortWeight(value); !ok {
-				s.notNumbers = true
-			}
-		}
-	}
-}
-
-// sort sorts. Elements that are equal stay in their order, also in a descending
-// one.
-func (s *sorting) sort() {
-	slices.SortFunc(s.elements, func(a, b sortElement) int {
-		n := s.compare(&a, &b)
-		if s.desc {
-			n = -n
-		}
-		if n == 0 {
-			n = a.number - b.number
-		}
-		return n
-	})
-}
-
 // compare is Redis's order: by weight and then by bytes, or by text alone. Text
 // is compared up to a zero byte unless it is to be stored, as Redis uses C's
 // strcoll for what people are to see. The collation here is that of the C locale.
-func (s *sorting) compare(a, b *sortElement) int {
+func (s *sorting) compare(a, b uint32) (n int) {
+	t := &s.table
 	text := func(x []byte) []byte {
 		if s.comparesWhole {
 			return x
@@ -288,31 +250,34 @@ func (s *sorting) compare(a, b *sortElement) int {
 		return cString(x)
 	}
 	switch {
-	case !s.alpha:
-		if a.weight < b.weight {
-			return -1
-		} else if a.weight > b.weight {
-			return 1
+	case t.weighed:
+		n = t.byWeight(a, b)
+	case !t.keyed:
+		n = bytes.Compare(text(t.element(a)), text(t.element(b)))
+	default:
+		x, hasX := t.by(a)
+		y, hasY := t.by(b)
+		switch {
+		case hasX && hasY:
+			n = bytes.Compare(text(x), text(y))
+		case hasX:
+			n = 1
+		case hasY:
+			n = -1
 		}
-		return bytes.Compare(a.bytes, b.bytes)
-	case s.by == nil:
-		return bytes.Compare(text(a.bytes), text(b.bytes))
-	case a.has && b.has:
-		return bytes.Compare(text(a.by), text(b.by))
-	case a.has:
-		return 1
-	case b.has:
-		return -1
 	}
-	return 0
+	if s.desc {
+		return -n
+	}
+	return n
 }
 
 // reply writes the elements, or what GET asks for.
 func (s *sorting) reply(c *Ctx) {
-	c.Reply.Array(len(s.elements) * max(1, len(s.gets)))
+	c.Reply.Array(len(s.table.order) * max(1, len(s.gets)))
 	var buf []byte
-	for i := range s.elements {
-		e := s.elements[i].bytes
+	for _, at := range s.table.order {
+		e := s.table.element(at)
 		if len(s.gets) == 0 {
 			c.Reply.Bulk(e)
 		}
@@ -335,7 +300,7 @@ func (s *sorting) reply(c *Ctx) {
 // store makes a list of the elements, or of what GET asks for, in the place of
 // the target, which goes if there is nothing.
 func (s *sorting) store(c *Ctx) error {
-	n := len(s.elements) * max(1, len(s.gets))
+	n := len(s.table.order) * max(1, len(s.gets))
 	if n == 0 {
 		if old := c.Tx.Find(s.target); old.Exists() {
 			c.Tx.Remove(s.target, old)
@@ -348,8 +313,8 @@ func (s *sorting) store(c *Ctx) error {
 	// read what is there.
 	w := list.NewWriter(c.Tx, s.target, c.Limits.ListSize)
 	if len(s.gets) == 0 {
-		for i := range s.elements {
-			w.Add(s.elements[i].bytes)
+		for _, at := range s.table.order {
+			w.Add(s.table.element(at))
 		}
 	} else {
 		s.storeGets(c.Tx, w)
@@ -375,10 +340,10 @@ func (s *sorting) storeGets(tx *keyspace.Tx, w *list.Writer) {
 		}
 		page, ends = page[:0], ends[:0]
 	}
-	for i := range s.elements {
+	for _, at := range s.table.order {
 		held := tx.Held()
 		for j := range s.gets {
-			page, _ = s.gets[j].append(tx, page, s.elements[i].bytes)
+			page, _ = s.gets[j].append(tx, page, s.table.element(at))
 			ends = append(ends, len(page))
 		}
 		tx.Release(held)

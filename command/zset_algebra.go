@@ -16,8 +16,8 @@ import (
 // Unions, intersections and differences of sorted sets. Sets are taken as well:
 // their members have the score 1.
 //
-// A result that is stored goes straight into the new value, which is part of the
-// batch, and is not held besides; one that is replied has to be sorted first.
+// A result that is stored goes straight into the new value, element by element, and is
+// not held; one that is replied has to be sorted first (sort_table.go).
 
 var zunion = &Command{
 	Name: "zunion", Group: SortedSet, Since: "6.2.0", Arity: -3,
@@ -106,8 +106,6 @@ type zalgebra struct {
 	store, diffs, card bool // which options there are
 	withScores         bool
 	limit              int64
-
-	acc zaccumulator
 }
 
 // zsource is a set or a sorted set that is read.
@@ -116,13 +114,6 @@ type zsource struct {
 	z      *zset.ZSet
 	s      *sets.Set
 	weight float64
-}
-
-// zaccumulator holds the result of a union while it grows.
-type zaccumulator interface {
-	Score(member []byte) (float64, bool)
-	Insert(member []byte, score float64)
-	Replace(member []byte, old, score float64) bool
 }
 
 func (s *zsource) size() int64 {
@@ -267,28 +258,83 @@ func (a *zalgebra) bySize() {
 	slices.SortStableFunc(a.sources, func(x, y *zsource) int { return cmp.Compare(x.size(), y.size()) })
 }
 
-// union gathers everything in the accumulator; visit is not called.
-func (a *zalgebra) union(func([]byte, float64) bool) {
+// union visits the members that are in any source. Few of them are gathered first, and
+// so are those of many sources. Else a member is visited where it comes first, and the
+// sources behind that are asked for it: so nothing is held.
+func (a *zalgebra) union(visit func(member []byte, score float64) bool) {
 	a.bySize()
-	work := int64(0)
+	total := int64(0)
 	for _, s := range a.sources {
-		work += s.size() * elemWork
+		total += s.size()
 	}
-	if a.c.Tx.Heavy(work) {
-		return
+	switch {
+	case a.c.Tx.Heavy(total * elemWork):
+	case total <= gatherMost || len(a.sources) > askMost:
+		a.gather(visit)
+	default:
+		for i := range a.sources {
+			if !a.unionFrom(i, visit) {
+				return
+			}
+		}
 	}
+}
+
+const (
+	gatherMost = 4096 // elements of all sources of a union that are gathered
+	askMost    = 16   // sources that are asked for each member
+)
+
+// unionFrom visits the members of a source that no source before it has.
+func (a *zalgebra) unionFrom(i int, visit func(member []byte, score float64) bool) (more bool) {
+	more = true
+	s := a.sources[i]
+	others := slices.Concat(a.sources[:i], a.sources[i+1:])
+	a.eachAhead(s, others, func(member []byte, score float64) bool {
+		for _, before := range a.sources[:i] {
+			if _, ok := before.score(member); ok {
+				return a.c.Tx.Err() == nil
+			}
+		}
+		sum := orZero(s.weight * score)
+		for _, behind := range a.sources[i+1:] {
+			if other, ok := behind.score(member); ok {
+				sum = a.mix(sum, orZero(behind.weight*other))
+			}
+		}
+		more = a.c.Tx.Err() == nil && visit(member, sum)
+		return more
+	})
+	return more && a.c.Tx.Err() == nil
+}
+
+// gather is union by a table of all members.
+func (a *zalgebra) gather(visit func(member []byte, score float64) bool) {
+	tx := a.c.Tx
+	sums := make(map[string]float64)
+	var members []string // in the order in which they came
 	for _, s := range a.sources {
 		s.each(func(member []byte, score float64) bool {
 			score = orZero(s.weight * score)
-			if old, ok := a.acc.Score(member); ok {
-				a.acc.Replace(member, old, a.mix(old, score))
-			} else {
-				a.acc.Insert(member, score)
+			if old, ok := sums[string(member)]; ok {
+				score = a.mix(old, score)
+				sums[string(member)] = score
+				return tx.Err() == nil
 			}
-			return a.c.Tx.Err() == nil
+			m := string(member)
+			sums[m], members = score, append(members, m)
+			return tx.Take(int64(len(m)) + gatherBytes)
 		})
 	}
+	for _, m := range members {
+		if tx.Err() != nil || !visit([]byte(m), sums[m]) {
+			return
+		}
+	}
 }
+
+// gatherBytes is what an entry of the table of gather takes besides the member.
+const gatherBytes = 112
 
 // eachAhead is each for a visitor that looks the members up in other sources: where it
 // is worth while, members are gathered and the others told of them.

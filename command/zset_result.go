@@ -1,10 +1,6 @@
 package command
 
 import (
-	"bytes"
-	"cmp"
-	"slices"
-
 	"redoubt/keyspace"
 	"redoubt/types/zset"
 )
@@ -19,13 +15,19 @@ func (c *Ctx) zreplied(op operation, diffs bool) error {
 	if err := a.read(c.Args[1:]); err != nil {
 		return err
 	}
-	list := &zlist{}
-	a.acc = list
-	op(a, list.take)
+	list := sortTable{weighed: true}
+	list.compare = list.byWeight
+	if !list.init(c.Tx, 0, 0) {
+		return nil
+	}
+	op(a, func(member []byte, score float64) bool { return list.add(member, score, nil, false) })
+	if c.Tx.Err() != nil {
+		return nil
+	}
 	list.sort()
-	c.elementHead(int64(len(list.elems)), a.withScores)
-	for _, e := range list.elems {
-		if !c.element(e.member, e.score, a.withScores) {
+	c.elementHead(int64(len(list.order)), a.withScores)
+	for _, at := range list.order {
+		if !c.element(list.element(at), list.weight(at), a.withScores) {
 			return nil
 		}
 	}
@@ -39,7 +41,6 @@ func (c *Ctx) zstored(op operation, event string) error {
 	}
 	dst := zset.Create(c.Tx, c.Args[1], &c.Limits.Limits)
 	defer dst.Release()
-	a.acc = dst
 	op(a, func(member []byte, score float64) bool {
 		dst.Insert(member, score)
 		return c.Tx.Err() == nil
@@ -58,50 +59,4 @@ func (c *Ctx) storedZSet(dst *zset.ZSet, event string) {
 		c.Tx.Changed(keyspace.Generic, "del", dst.Key())
 	}
 	c.Reply.Int(dst.Len())
-}
-
-// zlist is a result in memory.
-type zlist struct {
-	elems []zelem
-	index map[string]int
-}
-
-type zelem struct {
-	member []byte
-	score  float64
-}
-
-func (l *zlist) take(member []byte, score float64) bool {
-	l.elems = append(l.elems, zelem{bytes.Clone(member), score})
-	return true
-}
-
-// Score implements zaccumulator.
-func (l *zlist) Score(member []byte) (float64, bool) {
-	i, ok := l.index[string(member)]
-	if !ok {
-		return 0, false
-	}
-	return l.elems[i].score, true
-}
-
-// Insert implements zaccumulator.
-func (l *zlist) Insert(member []byte, score float64) {
-	if l.index == nil {
-		l.index = make(map[string]int)
-	}
-	l.index[string(member)] = len(l.elems)
-	l.take(member, score)
-}
-
-// Replace implements zaccumulator.
-func (l *zlist) Replace(member []byte, _, score float64) bool {
-	l.elems[l.index[string(member)]].score = score
-	return true
-}
-
-func (l *zlist) sort() {
-	slices.SortFunc(l.elems, func(a, b zelem) int {
-		return cmp.Or(cmp.Compare(a.score, b.score), bytes.Compare(a.member, b.member))
-	})
 }

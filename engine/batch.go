@@ -6,6 +6,7 @@ import (
 	"hash/maphash"
 	"iter"
 	"slices"
+	"unsafe"
 )
 
 // Batch is a write set: the rows that one commit will put and delete, as they
@@ -265,6 +266,12 @@ func (b *Batch) Empty() bool { return len(b.log)+len(b.ranges)+len(b.counters) =
 // notes hold.
 func (b *Batch) Len() int  { return len(b.heads) + len(b.ranges) }
 func (b *Batch) Size() int { return len(b.arena) }
+
+// Memory is how many bytes the batch takes.
+func (b *Batch) Memory() int64 {
+	return int64(cap(b.arena)) + int64(cap(b.heads))*int64(unsafe.Sizeof(head{})) + int64(cap(b.log))*int64(unsafe.Sizeof(entry{})) +
+		int64(cap(b.table))*4 + int64(cap(b.checks))
+}
 
 // Reset forgets everything but keeps the memory, unless it is large.
 func (b *Batch) Reset() {

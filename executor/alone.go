@@ -46,6 +46,7 @@ func (x *Executor) runShared(c *Call) (t engine.Ticket) {
 }
 
 func (b *Batch) runAlone(c *Call) engine.Ticket {
+	defer b.lease.Pass()
 	b.alone = c.flags()&command.Alone != 0
 	if c.Cmd.Flags&command.OneState != 0 {
 		return b.runFrozen(c)
@@ -53,22 +54,32 @@ func (b *Batch) runAlone(c *Call) engine.Ticket {
 	if b.x.shared != nil && b.joins(c) {
 		return c.ready(b.Commit())
 	}
-	done := b.Run(c)
-	for !done && c.Yielded {
-		b.Commit() // gives all latches back
-		done = b.Run(c)
-	}
-	if !done {
+	if !b.runAgain(c) {
 		b.Commit()
 		if (c.Heavy || c.Whole) && !c.writes() {
 			return b.runFrozen(c)
 		}
 		// Nothing is held any more, so that all may be waited for.
-		if b.alone = c.Whole; !b.alone || !b.Run(c) {
+		if b.alone = c.Whole; !b.alone || !b.runAgain(c) {
 			b.refuse(c)
 		}
 	}
 	return c.ready(b.Commit())
+}
+
+// runAgain runs a call, and runs it again as long as it has to make room for others
+// or to wait for its turn.
+func (b *Batch) runAgain(c *Call) (done bool) {
+	for !b.Run(c) {
+		if !c.Yielded && !c.Short {
+			return false
+		}
+		b.Commit() // gives all latches and all memory back
+		if c.Short && !b.awaitTurn(c) {
+			return true
+		}
+	}
+	return true
 }
 
 func (b *Batch) refuse(c *Call) {
@@ -79,11 +90,21 @@ func (b *Batch) refuse(c *Call) {
 // meanwhile, not even that of the whole keyspace: it may take as long as its
 // client takes to read the reply.
 func (b *Batch) runFrozen(c *Call) engine.Ticket {
+	for {
+		seen, done := b.tryFrozen(c)
+		if done || !b.awaitTurn(c) {
+			return seen
+		}
+	}
+}
+
+// tryFrozen is runFrozen until the call has to wait for its turn.
+func (b *Batch) tryFrozen(c *Call) (seen engine.Ticket, done bool) {
 	// The latch comes first: the snapshot must be one of the databases as they
 	// are numbered now.
 	if _, err := b.begin(); err != nil {
 		c.fail(err)
-		return 0
+		return 0, true
 	}
 	snap, err := b.x.eng.Snapshot()
 	if err == nil && b.x.shared != nil {
@@ -94,19 +115,20 @@ func (b *Batch) runFrozen(c *Call) engine.Ticket {
 	if err != nil {
 		b.Commit()
 		c.fail(fmt.Errorf("snapshot: %w", err))
-		return 0
+		return 0, true
 	}
 	live := b.tx.Rows.View
 	b.tx.Rows.View, b.frozen, b.tx.Numbers = frozen{snap, live, b.x.log}, true, b.x.space.Numbers()
-	seen := b.x.eng.Committed()
+	seen = b.x.eng.Committed()
 	b.unlock()
 	c.Wait = seen // for the parts that go to Sink
-	if !b.Run(c) {
+	if done = b.Run(c); !done && !c.Short {
 		b.refuse(c)
+		done = true
 	}
 	b.Commit()
 	b.frozen, b.tx.Numbers = false, nil
-	return seen
+	return seen, done
 }
 
 // frozen is a snapshot in the place of a view.

@@ -274,8 +274,9 @@ func (x *Executor) do(f func(*Batch)) (engine.Ticket, error) {
 		b.shared.view.Behind()
 	}
 	mark, checks := b.tx.Start(), b.rows.CheckMark()
-	b.tx.DB, b.tx.Writable, b.tx.Latched = 0, true, true
+	b.tx.DB, b.tx.Writable, b.tx.Latched, b.tx.Unrefused = 0, true, true, true
 	f(b)
+	b.tx.Unrefused = false
 	failed := b.tx.Err()
 	if x.shared != nil {
 		b.guarded(mark, checks, failed)

@@ -62,6 +62,9 @@ type Call struct {
 	// Yielded: Run said false because somebody else needs the whole keyspace.
 	// RunAlone runs it again.
 	Yielded bool
+	// Short: Run said false because the command needs working memory that others hold.
+	// RunAlone runs it again when it is its turn.
+	Short bool
 	// Selected is the database that EXEC's commands left selected.
 	Selected int
 	// Streamed: a part of the reply went to Sink. If it then failed, the rest

@@ -131,6 +131,7 @@ func (b *Batch) commit() {
 		b.tellServed(b.ticket)
 	}
 	b.rows.Reset()
+	b.lease.Release()
 	b.fx.Reset()
 	b.told, b.tx.By = 0, 0
 	clear(b.replies)

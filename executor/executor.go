@@ -33,6 +33,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"redoubt/budget"
 	"redoubt/command"
 	"redoubt/engine"
 	"redoubt/keyspace"
@@ -53,6 +54,8 @@ type Options struct {
 	// RetryFor is how long a call is run again that conflicts with those of other
 	// processes.
 	RetryFor time.Duration
+	// Work is the working memory that the commands on workers share; nil is no limit.
+	Work *budget.Pool
 }
 
 // Executor runs commands on one engine.
@@ -83,6 +86,7 @@ type Executor struct {
 	ages ages
 	seed atomic.Uint64
 	idle sync.Pool // of *Batch, for workers
+	work *budget.Pool
 
 	reading  chan struct{} // has a place for each worker that may read from disk
 	crowds   crowds
@@ -122,6 +126,7 @@ func New(o Options) *Executor {
 		reading:   make(chan struct{}, maxReading),
 		receivers: o.Receivers,
 		lingerFor: lingerTime,
+		work:      o.Work,
 	}
 	if o.Engine.Capabilities().Shared {
 		x.shared, x.retryFor = o.Engine.(engine.Shared), cmp.Or(o.RetryFor, 5*time.Second)
@@ -186,6 +191,7 @@ type Batch struct {
 	guard   sync.Locker // held by the caller of Run
 	ends    lingering
 	shared  sharedRun
+	lease   budget.Lease // of a worker's batch: see memory.go
 
 	soon        [][]byte // rows to be prefetched, and the bytes of their keys
 	soonBytes   []byte
@@ -275,8 +281,8 @@ func (b *Batch) unlock() {
 // false, and has done nothing, when the command is for a worker: the caller
 // commits the batch and then hands the call to Executor.RunAlone elsewhere.
 func (b *Batch) Run(c *Call) bool {
-	c.Failed, c.Blocked, c.Heavy, c.Whole, c.Streamed, c.Yielded = false, false, false, false, false, false
-	b.guard = c.Guard
+	c.Failed, c.Blocked, c.Heavy, c.Whole, c.Streamed, c.Yielded, c.Short = false, false, false, false, false, false, false
+	b.guard, b.tx.Unrefused = c.Guard, false
 	if !b.worker {
 		c.Cold = false
 		if c.flags()&(command.Alone|command.Slow|command.OneState) != 0 || b.x.remote || c.weight() > heavyArgs {
@@ -289,7 +295,7 @@ func (b *Batch) Run(c *Call) bool {
 	} else if flags := c.flags(); !b.alone && flags&command.Alone != 0 || !b.frozen && flags&command.OneState != 0 {
 		return false
 	}
-	if !b.shared.together && (b.rows.Len() >= batchRows || b.rows.Size() >= batchBytes || c.Watch != nil && len(b.fx.Touched) > 0) {
+	if !b.shared.together && (b.lease.Held() > 0 || b.rows.Len() >= batchRows || b.rows.Size() >= batchBytes || c.Watch != nil && len(b.fx.Touched) > 0) {
 		b.commit()
 	}
 	for lingered := 0; ; {
@@ -350,6 +356,9 @@ func (b *Batch) Run(c *Call) bool {
 		case yielded:
 			c.Yielded = true
 			return false
+		case lacking:
+			c.Short = true
+			return false
 		case cold:
 			b.x.Stats.Cold.Add(1)
 			c.Cold = true
@@ -368,6 +377,7 @@ const (
 	tooHeavy                 // it is for a worker
 	unseen                   // and needs one state of all keys
 	yielded                  // it gave way
+	lacking                  // it needs memory that others hold
 	cold                     // or needs rows from disk
 )
 
@@ -385,7 +395,7 @@ func (b *Batch) attempt(c *Call, write bool) verdict {
 		b.guarded(mark, checks, err)
 	}
 	if failed := b.tx.Err(); failed != nil {
-		err = failed
+		err = b.outOfMemory(failed)
 	}
 	if b.stale(err) {
 		b.tx.Rollback(mark)
@@ -423,6 +433,8 @@ func (b *Batch) attempt(c *Call, write bool) verdict {
 			return unseen
 		case errors.Is(err, keyspace.ErrYield):
 			return yielded
+		case errors.Is(err, keyspace.ErrTurn):
+			return lacking
 		case !b.worker && errors.Is(err, engine.ErrCold):
 			return cold
 		case waits:
@@ -468,7 +480,7 @@ func (b *Batch) prepare(c *Call, write bool) keyspace.TxMark {
 // again says that an execution ended because it must be run in another way.
 func (b *Batch) again(err error) bool {
 	return errors.Is(err, keyspace.ErrLatch) || errors.Is(err, keyspace.ErrHeavy) || errors.Is(err, keyspace.ErrWhole) ||
-		!b.worker && errors.Is(err, engine.ErrCold)
+		errors.Is(err, keyspace.ErrTurn) || !b.worker && errors.Is(err, engine.ErrCold)
 }
 
 // heavyArgs is how many arguments a command may have to be run on a loop.
@@ -503,6 +515,9 @@ func (b *Batch) exec(c *Call) (err error) {
 	ctx.Sink = nil
 	if b.frozen && c.Sink != nil {
 		ctx.Sink = func(w *wire.Writer) error {
+			if !c.Streamed {
+				b.keepsMemory()
+			}
 			c.Streamed = true
 			return c.Sink(w)
 		}
@@ -608,5 +623,7 @@ func (x *Executor) NewWaitingBatch() *Batch {
 	if x.eng.Capabilities().CheapRangeDelete {
 		b.tx.Aside = x.commitAside
 	}
+	b.lease = x.work.Lease()
+	b.tx.Lease, b.tx.Gone = &b.lease, b.gone
 	return b
 }

@@ -77,7 +77,7 @@ func (b *Batch) nest(cmd *command.Command, args [][]byte, w *wire.Writer) (err e
 		// A view whose moment is fixed may be older than what was told since.
 		b.call.Reads(cmd, args, b.frozen || b.shared.read || b.x.shared != nil && t.Reads() > 0)
 	}
-	write, start, mark, held := writes(cmd, args), len(w.Buf), t.Mark(), t.Held()
+	write, start, mark, held, taken := writes(cmd, args), len(w.Buf), t.Mark(), t.Held(), t.Taken()
 	db, writable, latched, worker := t.DB, t.Writable, t.Latched, t.Worker
 	t.Writable, t.Latched, t.Worker = write && (keys || b.alone), true, b.worker
 	b.nested++
@@ -91,10 +91,13 @@ func (b *Batch) nest(cmd *command.Command, args [][]byte, w *wire.Writer) (err e
 		return t.Err()
 	}
 	t.Release(held)
+	t.Give(taken)
 	t.Worked()
 	if err != nil {
 		t.Undo(mark)
 		w.Buf = w.Buf[:start]
+	} else if b.nested == 0 && b.call.Queue != nil && !t.Take(int64(len(w.Buf)-start)) {
+		return t.Err() // the replies of a transaction are held until its end
 	}
 	return err
 }

@@ -387,7 +387,10 @@ func (b *Batch) serve(w *Waiter, r keyspace.Ready) served {
 			return goOn
 		}
 	}
-	switch b.attempt(c, write) {
+	b.tx.Unrefused = true // nobody could say when to look again
+	verdict := b.attempt(c, write)
+	b.tx.Unrefused = false
+	switch verdict {
 	case answered:
 		b.take(w)
 	case blocks:

@@ -1,6 +1,7 @@
 package keyspace
 
 import (
+	"encoding/binary"
 	"fmt"
 
 	"redoubt/engine"
@@ -12,11 +13,16 @@ import (
 // a garbage row, which the command's own commit removes when it stores the meta row.
 // What came to nothing is deleted at once, or when the store is opened after a crash.
 //
+// It begins with NewRef and ends with Store: in between nobody but the command under
+// way knows the value, and if the command fails the value goes as a whole. A later
+// command of the same execution writes to it as to any other value.
+//
 // Only on an engine with a cheap range delete: there garbage rows have no other use,
 // and nobody clears what they name but Open.
 
-// asideBytes is how much of a new value is held in memory. A variable for tests.
-var asideBytes int64 = 4 << 20
+// asideBytes is how much of new values is held in memory: as a part of the batch, and
+// again in a portion. A variable for tests.
+var asideBytes int64 = 1 << 20
 
 // maxTogether is how large a value may be that has to be one commit with the command,
 // on a store that is not in this process.
@@ -26,43 +32,70 @@ const maxTogether = 96 << 20
 type aside struct {
 	t    *Tx
 	ref  Ref
-	rows engine.Batch
-	size int64 // of all that was put
-	open bool  // a part of it is committed
+	rows *engine.Batch // the portion, or nil
+	size int64         // of all that was put
+	open bool          // a part of it is committed
 }
 
-// put adds a row to the value.
-func (a *aside) put(key, value []byte) {
+// build begins a new value. One that was begun before and not stored is dropped.
+func (t *Tx) build(r Ref) {
+	t.dropBuilding()
+	t.room = aside{t: t, ref: r}
+	t.building = &t.room
+}
+
+// builds says whether a row, or a range that begins there, belongs to the value that
+// is being written.
+func (t *Tx) builds(row []byte) bool {
+	return t.building != nil && len(row) >= partHead && row[2] >= kindSub && row[2] <= kindRank &&
+		binary.BigEndian.Uint64(row[3:]) == t.building.ref.ID
+}
+
+// write notes a row of the value, or that there is none.
+func (a *aside) write(key, value []byte, deleted bool) {
 	t := a.t
 	if t.err != nil {
 		return
 	}
 	a.size += int64(len(key) + len(value))
-	switch {
-	case a.size <= asideBytes:
-		t.Rows.Batch.Put(key, value)
-	case t.Aside != nil:
-		if a.rows.Put(key, value); int64(a.rows.Size()) >= asideBytes {
-			a.flush()
+	b := t.Rows.Batch
+	if t.Aside != nil && (a.rows != nil || a.size+int64(b.Size()) > asideBytes) {
+		if a.rows == nil {
+			a.rows = new(engine.Batch)
 		}
-	case a.size <= maxTogether || t.Near():
-		t.Rows.Batch.Put(key, value)
-	default:
+		// The batch is committed last: what it has of a row is what counts.
+		if _, _, known := b.Get(key); !known {
+			b = a.rows
+		}
+	} else if t.Aside == nil && a.size > maxTogether && !t.Near() {
 		t.Fail(fmt.Errorf("the value has more than %d MB, which this store cannot write as one commit", maxTogether>>20))
+		return
+	}
+	if deleted {
+		b.Delete(key)
+	} else {
+		b.Put(key, value)
+	}
+	if b == a.rows && int64(b.Size()) >= asideBytes {
+		a.flush()
 	}
 }
 
 // flush commits a portion.
 func (a *aside) flush() {
 	t := a.t
+	t.account()
+	if t.err != nil {
+		return
+	}
 	var fx Effects
 	if !a.open {
 		a.rows.Put(appendGarbageKey(nil, a.ref.Home, a.ref.ID), nil)
-		t.Space.cover(a.ref.ID, &a.rows, &fx)
+		t.Space.cover(a.ref.ID, a.rows, &fx)
 		t.asides = append(t.asides, a.ref)
 		a.open = true
 	}
-	if err := t.Aside(&a.rows); err != nil {
+	if err := t.Aside(a.rows); err != nil {
 		t.Fail(fmt.Errorf("write a part of a large value: %w", err))
 		return
 	}
@@ -70,23 +103,51 @@ func (a *aside) flush() {
 	a.rows.Reset()
 }
 
-// end commits the last portion, and has the command's own commit make the value one
-// that is there to stay.
-func (a *aside) end() {
-	t := a.t
-	if t.err == nil && a.rows.Len() > 0 {
+// built ends the value, if it is the one that is being written: it commits the last
+// portion, and has the command's own commit make the value one that is there to stay.
+func (t *Tx) built(m Meta) {
+	a := t.building
+	if a == nil || !m.External() || m.Ref().ID != a.ref.ID {
+		return
+	}
+	if a.rows != nil && a.rows.Len() > 0 {
 		a.flush()
 	}
-	if t.err == nil && a.open {
+	if t.err != nil {
+		return
+	}
+	if a.open {
 		t.Rows.Batch.Delete(appendGarbageKey(nil, a.ref.Home, a.ref.ID))
 	}
+	t.building, a.rows = nil, nil
+}
+
+// dropBuilding deletes what is being written.
+func (t *Tx) dropBuilding() {
+	if a := t.building; a != nil && a.open {
+		t.abandon(len(t.asides) - 1)
+	}
+	t.building = nil
+}
+
+// portion is a view through the rows that are going to be committed next.
+type portion struct {
+	engine.View
+	through engine.Txn
+}
+
+func (p *portion) Get(key, dst []byte) ([]byte, bool, error) { return p.through.Get(key, dst) }
+func (p *portion) Iter(lo, hi []byte, reverse bool) engine.Iterator {
+	return p.through.Iter(lo, hi, reverse)
 }
 
 // Settle is called when the batch is committed, or could not be.
 func (t *Tx) Settle(committed bool) {
 	if !committed {
 		t.abandon(0)
+		t.building = nil
 	}
+	t.dropBuilding()
 	t.asides = t.asides[:0]
 }
 

@@ -18,7 +18,7 @@ func (t *Tx) Duplicate(key []byte, m Meta) Meta {
 		return m
 	}
 	to := t.NewRef(key, from.Size)
-	out := aside{t: t, ref: to}
+	size := int64(0)
 	for kind := byte(kindSub); kind <= kindRank; kind++ {
 		lo := appendPart(nil, from.Home, kind, from.ID)
 		hi := successor(lo)
@@ -41,14 +41,14 @@ func (t *Tx) Duplicate(key []byte, m Meta) Meta {
 			at := 0
 			for i := 0; i < len(ends) && t.err == nil; i += 2 {
 				target = append(target[:partHead], page[at:ends[i]]...)
-				out.put(target, page[ends[i]:ends[i+1]])
+				t.PutRow(target, page[ends[i]:ends[i+1]])
 				at = ends[i+1]
 			}
 			// The size counts elements in some types: look at the bytes too.
-			t.Heavy(out.size)
+			size += int64(len(page))
+			t.Heavy(size)
 		}
 	}
-	out.end()
 	m.Body = append(AppendRef(make([]byte, 0, len(m.Body)), to), m.Body[refSize:]...)
 	return m
 }

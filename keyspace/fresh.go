@@ -18,8 +18,14 @@ func (t *Tx) isFresh(row []byte) bool {
 }
 
 // rowsOf is where the row is looked for, or the range that begins there: for such a
-// value among the rows that the execution has written, and nowhere else.
+// value among the rows that the execution has written, and nowhere else. A portion of a
+// large value that is not committed yet comes between the batch and the view.
 func (t *Tx) rowsOf(row []byte) *engine.Txn {
+	if t.builds(row) && t.building.rows != nil {
+		view := &portion{t.Rows.View, engine.Txn{View: t.Rows.View, Batch: t.building.rows}}
+		t.own = engine.Txn{View: view, Batch: t.Rows.Batch}
+		return &t.own
+	}
 	if !t.isFresh(row) {
 		return &t.Rows
 	}

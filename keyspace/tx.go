@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"redoubt/budget"
 	"redoubt/engine"
 )
 
@@ -63,9 +64,19 @@ type Tx struct {
 	vals []byte // values read by this execution
 	soon ahead  // rows that it is about to read
 
+	// Lease is the working memory of an execution on a worker, Gone says that nobody wants
+	// its result any more, and Unrefused that it gets whatever it needs: see memory.go.
+	Lease     *budget.Lease
+	Gone      func() bool
+	Unrefused bool
+	mem       memory
+
 	// Aside, if set, commits rows at once that nobody can see yet: see aside.go.
 	Aside  func(*engine.Batch) error
 	asides []Ref // values that were written so, and that the batch is going to name
+	// building is the new value that the command under way makes, if it is large.
+	building *aside
+	room     aside // for it
 
 	guards []guard    // on a shared store: see guard.go
 	fresh  []uint64   // ids of values that this execution has made: see fresh.go
@@ -94,6 +105,8 @@ func (t *Tx) Start() TxMark {
 	if cap(t.rowk) > 1<<20 {
 		t.rowk = nil
 	}
+	t.dropBuilding()
+	t.startMemory()
 	return t.Mark()
 }
 
@@ -105,6 +118,7 @@ func (t *Tx) Rollback(m TxMark) {
 	t.Rows.Batch.Rollback(m.rows)
 	t.FX.rollback(m.fx)
 	t.abandon(m.asides)
+	t.building = nil
 }
 
 // Undo is Rollback for an execution that has failed, and not one that will be run
@@ -188,6 +202,9 @@ func (t *Tx) GetRow(row []byte) ([]byte, bool) {
 		return nil, false
 	}
 	t.vals = v
+	if len(v) > t.mem.valsNext {
+		t.account()
+	}
 	return v[at:len(v):len(v)], found
 }
 
@@ -202,16 +219,26 @@ func (t *Tx) Release(held int) { t.vals = t.vals[:min(held, len(t.vals))] }
 // PutRow writes a row of a type's own.
 func (t *Tx) PutRow(row, value []byte) {
 	if t.writable() {
-		t.Rows.Batch.Put(row, value)
+		if t.builds(row) {
+			t.building.write(row, value, false)
+		} else {
+			t.Rows.Batch.Put(row, value)
+		}
 		t.guardWrite(row)
+		t.wrote()
 	}
 }
 
 // DeleteRow deletes a row of a type's own.
 func (t *Tx) DeleteRow(row []byte) {
 	if t.writable() {
-		t.Rows.Batch.Delete(row)
+		if t.builds(row) {
+			t.building.write(row, nil, true)
+		} else {
+			t.Rows.Batch.Delete(row)
+		}
 		t.guardWrite(row)
+		t.wrote()
 	}
 }
 
@@ -250,7 +277,7 @@ func kindRange(r Ref, k Kind, from, to []byte) (lo, hi []byte) {
 // without a walk.
 func (t *Tx) CountKind(r Ref, k Kind, from, to []byte) (n int64, ok bool) {
 	lo, hi := kindRange(r, k, from, to)
-	if t.err != nil || t.reads > 0 && !t.Latched || bytes.Compare(lo, hi) >= 0 {
+	if t.err != nil || t.reads > 0 && !t.Latched || bytes.Compare(lo, hi) >= 0 || t.builds(lo) {
 		return 0, false
 	}
 	count, ok := t.Rows.Count(lo, hi)
@@ -262,7 +289,7 @@ func (t *Tx) CountKind(r Ref, k Kind, from, to []byte) (n int64, ok bool) {
 // walk.
 func (t *Tx) NthKind(r Ref, k Kind, n int64, b []byte) (rest []byte, found, ok bool) {
 	lo, hi := kindRange(r, k, nil, nil)
-	if t.err != nil || t.reads > 0 && !t.Latched {
+	if t.err != nil || t.reads > 0 && !t.Latched || t.builds(lo) {
 		return b, false, false
 	}
 	at := len(b)
@@ -278,7 +305,7 @@ func (t *Tx) NthKind(r Ref, k Kind, n int64, b []byte) (rest []byte, found, ok b
 // without a walk.
 func (t *Tx) AnyKind(r Ref, k Kind, intn func(int) int, b []byte) (rest []byte, ok bool) {
 	lo, hi := kindRange(r, k, nil, nil)
-	if t.err != nil || t.reads > 0 && !t.Latched {
+	if t.err != nil || t.reads > 0 && !t.Latched || t.builds(lo) {
 		return b, false
 	}
 	at := len(b)
@@ -298,6 +325,9 @@ func (t *Tx) Own(b []byte, room int) []byte {
 	end := len(t.vals) + room
 	own := t.vals[at:len(t.vals):end]
 	t.vals = t.vals[:end]
+	if end > t.mem.valsNext {
+		t.account()
+	}
 	return own
 }
 
@@ -402,6 +432,9 @@ func (t *Tx) Store(key []byte, old, m Meta) {
 	if !t.writable() {
 		return
 	}
+	if t.building != nil {
+		t.built(m)
+	}
 	slot, ks := t.slotOf(key), t.ks()
 	if !old.Exists() {
 		t.count(sysKeys, ks, 1)
@@ -418,6 +451,7 @@ func (t *Tx) Store(key []byte, old, m Meta) {
 	t.rowk = appendMetaKey(t.rowk[:0], slot, ks, key)
 	var head [metaHead]byte
 	t.Rows.Batch.Put2(t.rowk, appendMetaHead(head[:0], m), m.Body)
+	t.wrote()
 }
 
 // Remove deletes the key with everything that belongs to it, in O(1). old is
@@ -546,7 +580,9 @@ func (t *Tx) NewRef(key []byte, size int64) Ref {
 	} else if t.far() {
 		t.fresh = append(t.fresh, id)
 	}
-	return Ref{ID: id, Home: SlotOf(key), Size: size}
+	r := Ref{ID: id, Home: SlotOf(key), Size: size}
+	t.build(r)
+	return r
 }
 
 // Note notes an event for whoever listens. Every change of a key is noted.

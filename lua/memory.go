@@ -19,7 +19,30 @@ const stringOverhead = 16
 // SetLimit sets how many bytes a script may hold; 0 is no limit.
 func (s *State) SetLimit(bytes int64) {
 	s.limit = bytes
-	s.next = bytes
+	s.restart()
+}
+
+// SetGrant sets who is asked, by the error, whether a script may hold so many bytes
+// more; nil is nobody. What a script allocates up to firstGrant is not asked for. The
+// error ends the script like Abort.
+func (s *State) SetGrant(f func(bytes int64) error) {
+	s.grant = f
+	s.restart()
+}
+
+const firstGrant = 64 << 10
+
+// restart begins to count.
+func (s *State) restart() {
+	s.used, s.granted = 0, 0
+	switch {
+	case s.grant != nil:
+		s.next = firstGrant
+	case s.limit > 0:
+		s.next = s.limit
+	default:
+		s.next = noBudget
+	}
 }
 
 // Alloc counts n bytes that a library is about to allocate. The error, when it
@@ -28,7 +51,7 @@ func (s *State) Alloc(n int) error { return s.alloc(int64(n)) }
 
 func (s *State) alloc(n int64) error {
 	s.used += n
-	if s.used <= s.next || s.limit <= 0 {
+	if s.used <= s.next {
 		return nil
 	}
 	return s.collect(n)
@@ -37,21 +60,36 @@ func (s *State) alloc(n int64) error {
 // allocString counts a string of n bytes.
 func (s *State) allocString(n int) error { return s.alloc(int64(n) + stringOverhead) }
 
-// collect measures what is held. To do so for every few bytes when there is
-// little left would cost too much: the next measurement waits until an eighth
-// of the limit was allocated.
+// collect measures what is held, and asks for more. To do so for every few bytes when
+// there is little left would cost too much: the next measurement waits until an eighth
+// of the limit was allocated, or a quarter of what was granted.
 func (s *State) collect(n int64) error {
-	if n > s.limit {
+	limit := s.limit
+	if limit <= 0 {
+		limit = noBudget
+	}
+	if n > limit {
 		return ErrMemory
 	}
 	live := s.measure() + n
-	if live > s.limit {
-		s.used = live
+	s.used = live
+	if live > limit {
 		s.next = 0 // whoever ignores the error gets it again
 		return ErrMemory
 	}
-	s.used = live
-	s.next = max(s.limit, live+s.limit/8)
+	if s.grant == nil {
+		s.next = max(limit, live+limit/8)
+		return nil
+	}
+	// Go's heap holds more than is counted.
+	if want := live + live/2 + firstGrant; live > s.granted {
+		if err := s.grant(want + want/4 - s.granted); err != nil {
+			s.next = 0
+			return Abort(err)
+		}
+		s.granted = want + want/4
+	}
+	s.next = max(s.granted*4/5, live+s.granted/4)
 	return nil
 }
 

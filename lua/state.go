@@ -15,6 +15,8 @@ type State struct {
 
 	// Memory, see memory.go.
 	limit, used, next int64
+	granted           int64
+	grant             func(int64) error
 	epoch             uint32
 	ids               uint32
 
@@ -26,7 +28,7 @@ type State struct {
 
 // New gives a state with the libraries that Redis gives its scripts.
 func New() *State {
-	s := &State{limit: 0, left: noBudget}
+	s := &State{left: noBudget, next: noBudget}
 	s.globals = s.NewTable(0, 32)
 	s.main = s.newThread()
 	s.cur = s.main
@@ -85,7 +87,7 @@ func (s *State) Reset() {
 	s.main.clear()
 	s.cur = s.main
 	s.depth = 0
-	s.used, s.next = 0, s.limit
+	s.restart()
 	s.ncall = 0
 	if len(s.calls) > keepCalls {
 		clear(s.calls[keepCalls:])

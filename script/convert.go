@@ -17,16 +17,31 @@ type converter struct {
 	// null.
 	resp  int
 	limit int // of bytes in w, 0 if there is none
+	// take, if set, accounts for what is written; held is what was.
+	take func(bytes int64) bool
+	held int
 }
 
 // maxDepth is how deep a reply may be nested: as deep as Lua's stack is in Redis.
 const maxDepth = 7990
 
-var errLargeReply = errors.New("the reply is too large")
+// replyStep is how much of a reply is written until it is accounted for.
+const replyStep = 16 << 10
+
+var (
+	errLargeReply = errors.New("the reply is too large")
+	errHeldReply  = errors.New("the reply cannot be held") // the execution says why
+)
 
 func (c *converter) value(v lua.Value, depth int) error {
 	if c.limit > 0 && len(c.w.Buf) > c.limit {
 		return errLargeReply
+	}
+	if n := len(c.w.Buf); c.take != nil && n > c.held+replyStep {
+		if !c.take(int64(n - c.held)) {
+			return errHeldReply
+		}
+		c.held = n
 	}
 	if depth > maxDepth {
 		c.w.Error(errStackLimit)

@@ -62,6 +62,7 @@ func (e *Engine) prepare(source string) (*library, error) {
 	defer e.functions.put(st)
 	ld := &loading{lib: l, found: make(map[string]lua.Value), start: time.Now()}
 	st.SetLimit(e.Memory())
+	st.SetGrant(nil)
 	st.SetBudget(loadTick, func() error {
 		if time.Since(ld.start) > loadTime {
 			return errLoadTime

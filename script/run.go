@@ -141,12 +141,21 @@ func (st *state) begin(c *command.Ctx, p *program, ro bool) {
 	}
 	st.random.seed(int32(c.Seed ^ c.Seed>>32))
 	st.SetLimit(st.e.Memory())
+	st.SetGrant(st.onGrant)
 	if hurried(c) {
 		st.SetBudget(loopBudget, st.onLoop)
 	} else {
 		r.job = st.e.running.add(c, p)
 		st.SetBudget(workerTick, st.onWorker)
 	}
+}
+
+// holdMore accounts for what the script holds.
+func (st *state) holdMore(bytes int64) error {
+	if tx := st.run.c.Tx; !tx.Take(bytes) {
+		return tx.Err()
+	}
+	return nil
 }
 
 // end lets go of everything that belongs to the execution.
@@ -255,7 +264,7 @@ func (st *state) invoke(fn, keys, args lua.Value) error {
 	}
 	w := st.run.c.Reply
 	start := len(w.Buf)
-	conv := converter{w: w, resp: st.run.resp}
+	conv := converter{w: w, resp: st.run.resp, take: st.run.c.Tx.Take, held: start}
 	if limit := st.e.Memory(); limit > 0 {
 		conv.limit = start + int(limit)
 	}

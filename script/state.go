@@ -22,6 +22,7 @@ type state struct {
 	arena    []byte       // their bytes
 	onLoop   func() error // made once, since a method value is an allocation
 	onWorker func() error
+	onGrant  func(int64) error
 
 	// Of a state for functions.
 	index   *lua.Table // the metatable of the globals
@@ -81,7 +82,7 @@ func (p *pool) drop() {
 // tables are not protected yet.
 func (e *Engine) newState() (st *state, redis *lua.Table) {
 	st = &state{State: lua.New(), e: e}
-	st.onLoop, st.onWorker = st.overBudget, st.tick
+	st.onLoop, st.onWorker, st.onGrant = st.overBudget, st.tick, st.holdMore
 	lib.Open(st.State)
 	st.globals = st.Globals()
 	st.Register(st.globals, "pcall", st.pcall)

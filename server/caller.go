@@ -28,6 +28,16 @@ func (c *caller) Writable() error {
 // OutOfMemory implements command.Caller.
 func (c *caller) OutOfMemory() bool { return c.s.srv.outOfMemory() }
 
+// Gone implements executor.Gone: nobody is there to hear the reply.
+func (c *caller) Gone() bool {
+	if c.carried {
+		return false
+	}
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	return c.s.closed || c.s.srv.draining.Load()
+}
+
 // Local implements command.Caller.
 func (c *caller) Local(cmd *command.Command, args [][]byte, db int, w *wire.Writer, within command.Within) (int, error) {
 	s, l := c.s, c.s.srv.locals[cmd]

@@ -151,6 +151,9 @@ func infoMemory(t *infoText) {
 	t.num("mem_fragmentation_bytes", m.rss-m.used)
 	t.zeros("mem_not_counted_for_evict", "mem_replication_backlog", "mem_total_replication_buffers", "mem_clients_slaves")
 	t.num("mem_clients_normal", clients)
+	work := srv.budget.Work.Figures()
+	t.nums("mem_working", work.Used, "mem_working_limit", work.Limit, "mem_working_peak", work.Most,
+		"mem_working_waiting", work.Waiting, "mem_working_refused", work.Refused)
 	t.zeros("mem_cluster_links", "mem_aof_buffer")
 	t.nums("mem_allocator", "go", "active_defrag_running", 0)
 	t.num("lazyfree_pending_objects", int64(boolInt(t.eng.sweep.Clearing)))

@@ -165,6 +165,7 @@ func (srv *Server) attach(eng engine.Engine, space *keyspace.Space) {
 		}
 	}
 	srv.exec = executor.New(executor.Options{
+		Work:   &srv.budget.Work,
 		Engine: eng, Space: space, Clock: srv.clock, Seed: srv.seed, Logger: srv.log,
 		Receivers: srv.receivers, RetryFor: time.Duration(srv.cfg.Int("tikv-timeout")) * time.Millisecond,
 	})

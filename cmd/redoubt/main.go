@@ -61,6 +61,11 @@ func run(args []string, out io.Writer) error {
 		}
 	}
 	held := new(budget.Budget)
+	limitWork := func() error { held.Work.SetLimit(budget.WorkLimit(cfg.Int("maxmemory"))); return nil }
+	cfg.OnChange("maxmemory", limitWork)
+	if err := limitWork(); err != nil {
+		return err
+	}
 	srv, err := server.New(server.Options{
 		Config: cfg, Open: opener(cfg, held, log), Budget: held, Logger: log, Seed: uint64(time.Now().UnixNano()),
 	})

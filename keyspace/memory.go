@@ -1,0 +1,107 @@
+package keyspace
+
+import (
+	"errors"
+
+	"redoubt/budget"
+)
+
+// Working memory: what an execution holds while it runs, besides its arguments. That is
+// the rows that it has read and written, which the Tx counts itself, and what a handler
+// collects, which it tells by Take.
+//
+// The first bytes are free. An execution on an event loop that needs more than
+// heavyBytes is for a worker; one on a worker takes what it needs from its lease, in
+// steps. If the lease is refused that, the execution fails with ErrTurn, and is run
+// again when its turn has come, or with budget.ErrTooLarge.
+
+// ErrTurn: an execution needs memory that others hold. It is rolled back and run again
+// when it is its turn.
+var ErrTurn = errors.New("execution waits for working memory")
+
+const (
+	freeBytes = 16 << 10 // what an execution on a worker may hold without a lease
+	leaseStep = 64 << 10 // by how much a lease grows at least
+)
+
+// memory is what an execution holds.
+type memory struct {
+	taken   int64 // what handlers have told
+	granted int64 // what the lease gave
+	// What there was when the execution began: it is used again.
+	rowsBase, valsBase int64
+	// At these sizes it is counted again.
+	takenNext          int64
+	rowsNext, valsNext int
+}
+
+// startMemory begins to count.
+func (t *Tx) startMemory() {
+	t.mem = memory{rowsBase: t.Rows.Batch.Memory(), valsBase: int64(cap(t.vals))}
+	t.countNext()
+}
+
+// countNext says when it is counted again.
+func (t *Tx) countNext() {
+	m := &t.mem
+	m.takenNext, m.rowsNext, m.valsNext = m.taken+freeBytes, t.Rows.Batch.Size()+freeBytes, len(t.vals)+freeBytes
+}
+
+// Take tells that the execution is about to hold n more bytes until its command ends.
+// It says false when the execution is to stop: it will be run again, or has failed.
+func (t *Tx) Take(n int64) bool {
+	if t.mem.taken += n; t.mem.taken > t.mem.takenNext {
+		t.account()
+	}
+	return t.err == nil
+}
+
+// Taken is what was told by Take, and Give goes back to an earlier value of it: the
+// data is no longer held.
+func (t *Tx) Taken() int64 { return t.mem.taken }
+func (t *Tx) Give(taken int64) {
+	t.mem.taken, t.mem.takenNext = taken, taken+freeBytes
+}
+
+// wrote is called when a row was noted in the batch.
+func (t *Tx) wrote() {
+	if t.Rows.Batch.Size() > t.mem.rowsNext {
+		t.account()
+	}
+}
+
+// account has the lease cover what the execution holds.
+func (t *Tx) account() {
+	t.countNext()
+	m := &t.mem
+	total := m.taken + max(0, t.Rows.Batch.Memory()-m.rowsBase) + max(0, int64(cap(t.vals))-m.valsBase)
+	if t.building != nil && t.building.rows != nil {
+		total += t.building.rows.Memory()
+	}
+	switch {
+	case t.err != nil:
+	case !t.Worker:
+		if total > heavyBytes {
+			t.Fail(ErrHeavy)
+		}
+	case t.Lease == nil || total <= m.granted+freeBytes:
+	default:
+		more := total - m.granted
+		more = (more + m.granted/16 + leaseStep - 1) / leaseStep * leaseStep
+		t.grow(more)
+	}
+}
+
+// grow takes memory from the lease.
+func (t *Tx) grow(n int64) {
+	if t.Unrefused {
+		t.Lease.Force(n)
+	} else if err := t.Lease.Grow(n, t.Gone); err != nil {
+		if errors.Is(err, budget.ErrBusy) {
+			err = ErrTurn
+		}
+		t.Fail(err)
+		return
+	}
+	t.mem.granted += n
+}
