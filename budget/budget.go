@@ -28,10 +28,17 @@ const leastWork = 12 << 20
 
 // Account is a sum of bytes with a limit. Its methods may be called from any
 // goroutine.
-type Account struct{ used, limit atomic.Int64 }
+type Account struct{ used, limit, peak atomic.Int64 }
 
 // Add changes the sum by n, which may be negative.
-func (a *Account) Add(n int64) { a.used.Add(n) }
+func (a *Account) Add(n int64) {
+	if used := a.used.Add(n); used > a.peak.Load() {
+		a.peak.Store(used) // of two that meet here one may be lost: a peak is a hint
+	}
+}
+
+// TakePeak is about the largest sum since the call of TakePeak before.
+func (a *Account) TakePeak() int64 { return a.peak.Swap(a.Used()) }
 
 // Used is the sum.
 func (a *Account) Used() int64 { return a.used.Load() }

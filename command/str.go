@@ -1,6 +1,8 @@
 package command
 
 import (
+	"slices"
+
 	"redoubt/types/str"
 )
 
@@ -38,7 +40,7 @@ func (c *Ctx) replyString(v str.Value) {
 }
 
 // replyRange writes the bytes [from, to) of a string. A chunked one goes chunk
-// by chunk into the reply.
+// by chunk into the reply, and in parts to the client if it is large.
 func (c *Ctx) replyRange(v str.Value, from, to int64) {
 	if b, ok := v.Inline(); ok {
 		c.Reply.Bulk(b[from:to])
@@ -48,9 +50,36 @@ func (c *Ctx) replyRange(v str.Value, from, to int64) {
 		return
 	}
 	c.Reply.BulkHead(int(to - from))
-	c.Reply.Buf = v.AppendRange(c.Tx, c.Reply.Buf, from, to)
-	c.Reply.BulkEnd()
+	room := to - from
+	if c.Sink != nil {
+		room = min(room, spillBytes)
+	}
+	c.Reply.Buf = slices.Grow(c.Reply.Buf, int(room)+len("\r\n"))
+	end := from
+	v.Walk(c.Tx, from, to, func(at int64, piece []byte) bool {
+		if !c.replyZeros(at - end) {
+			return false
+		}
+		c.Reply.Buf = append(c.Reply.Buf, piece...)
+		end = at + int64(len(piece))
+		return c.Spill()
+	})
+	if c.Tx.Err() == nil && c.replyZeros(to-end) {
+		c.Reply.BulkEnd()
+	}
 }
+
+// replyZeros writes a part of a string that is not stored.
+func (c *Ctx) replyZeros(n int64) bool {
+	for ; n > 0; n -= min(n, int64(len(zeros))) {
+		if c.Reply.Buf = append(c.Reply.Buf, zeros[:min(n, int64(len(zeros)))]...); !c.Spill() {
+			return false
+		}
+	}
+	return true
+}
+
+var zeros [8 << 10]byte
 
 // getdel hands the last value out together with the deletion.
 var getdel = &Command{
@@ -177,7 +206,7 @@ var mget = &Command{
 				v = str.Value{}
 			}
 			c.replyString(v)
-			if c.Tx.Heavy(int64(len(c.Reply.Buf) - start)) {
+			if c.Tx.Heavy(int64(len(c.Reply.Buf)-start)) || !c.Spill() {
 				return nil
 			}
 		}

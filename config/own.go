@@ -24,6 +24,8 @@ func ownDirectives(memoryBytes uint64) []Directive {
 			doc("Redoubt always keeps a journal; the default is yes, where Redis has no. The value is remembered for tools that ask."),
 		special("dir", absolute("./redoubt-data"), readDir).with(Protected | DenyLoading | AlwaysWritten).
 			doc("The data directory, made if it does not exist. The default is ./redoubt-data, where Redis uses the working directory."),
+		integer("auth-timeout", 30, 0, maxInt32).
+			doc("After how many seconds a client is closed that has to authenticate and has not. 0 is never. Redis has no such limit."),
 		oneOf("engine", "local", "local", "mem", "tikv").with(Immutable).
 			doc("What stores the data: local keeps it in memory and on disk, mem loses it at the end of the process, tikv keeps it in a TiKV cluster that several processes use at once."),
 		integer("io-threads", 0, 0, 128).with(Immutable).
@@ -32,6 +34,8 @@ func ownDirectives(memoryBytes uint64) []Directive {
 			doc("How much memory one script or function may hold. One that wants more is ended, and what it wrote is undone. Redis has no such limit."),
 		memory("maxmemory", int64(memoryBytes/2), 0, maxUint64).
 			doc("The memory budget of the data that is held ready; more data than that lives on disk. The default is half of the machine's memory or of the container's limit, where Redis has no limit. Text " + strconv.Quote("0") + " means no limit."),
+		Directive{Name: "maxmemory-clients", Kind: MemoryOrPercent, Default: "25%", low: -100, high: maxInt64}.
+			doc("How much memory all clients together may take for what they sent and have not read, as in Redis: beyond it the largest are closed. A percentage is one of maxmemory. The default is 25%, where Redis has no limit; 0 is none."),
 		nullable("metrics-addr").with(Immutable).
 			doc("The host:port on which metrics are served over HTTP; nothing is served by default."),
 		nullable("tikv-ca").with(Immutable).

@@ -92,7 +92,6 @@ var redisDirectives = []Directive{
 	nullable("masterauth").with(Sensitive),
 	nullable("masteruser").with(Sensitive),
 	integer("maxclients", 10000, 1, maxUint32),
-	Directive{Name: "maxmemory-clients", Kind: MemoryOrPercent, Default: "0", low: -100, high: maxInt64},
 	integer("maxmemory-eviction-tenacity", 10, 0, 100),
 	oneOf("maxmemory-policy", "noeviction", "volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl", "allkeys-lru", "allkeys-lfu", "allkeys-random", "noeviction"),
 	integer("maxmemory-samples", 5, 1, maxInt32),

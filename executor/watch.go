@@ -23,6 +23,7 @@ import (
 // from several goroutines: a client may leave while a worker runs its WATCH.
 type Watch struct {
 	dirty atomic.Bool
+	held  atomic.Int64 // bytes
 
 	mu   sync.Mutex
 	x    *Executor
@@ -45,6 +46,12 @@ func (w *Watch) Len() int {
 	defer w.mu.Unlock()
 	return len(w.keys)
 }
+
+// Memory is about how many bytes the watched keys take.
+func (w *Watch) Memory() int { return int(w.held.Load()) }
+
+// watchedSize is about what a watched key takes besides its name.
+const watchedSize = 192
 
 // Dirty says that one of them was changed, as far as that is known.
 func (w *Watch) Dirty() bool { return w.dirty.Load() }
@@ -70,6 +77,7 @@ func (w *Watch) clear() {
 		w.x.space.Observers.Add(-1)
 	}
 	w.keys = nil
+	w.held.Store(0)
 	w.dirty.Store(false)
 }
 
@@ -107,6 +115,9 @@ func (b *Batch) watch(c *Call) {
 		b.x.space.Observers.Add(1)
 	}
 	w.keys = append(w.keys, list...)
+	for _, k := range list {
+		w.held.Add(watchedSize + int64(len(k.at.key)))
+	}
 	b.x.watching.add(list)
 }
 

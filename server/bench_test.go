@@ -19,6 +19,7 @@ type still struct{}
 
 func (still) post(func()) {}
 func (still) interest()   {}
+func (still) evict(*turn) {}
 func (still) shut()       {}
 
 func quietServer(tb testing.TB, args ...string) (*Server, *turn) {

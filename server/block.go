@@ -13,6 +13,7 @@ type blocked struct {
 	waiter *executor.Waiter
 	cmd    *command.Command
 	args   [][]byte
+	size   int       // of what is kept for it
 	until  time.Time // zero: for ever
 	timer  *time.Timer
 	quiet  bool // nobody wants the reply
@@ -31,6 +32,7 @@ func (s *session) waiter(c *executor.Call, block *command.Block, proto int, quie
 	if own.Keys = copyArgs(block.Keys); block.Args != nil {
 		own.Args = copyArgs(block.Args)
 	}
+	w.size = argsSize(w.args) + argsSize(own.Keys) + argsSize(own.Args)
 	w.waiter = s.srv.exec.NewWaiter(call, &own, proto, func(*executor.Waiter) {
 		w.ended = time.Now()
 		s.car.post(func() { s.unblocked(w) })
@@ -92,7 +94,7 @@ func (s *session) unblocked(w *blocked) {
 	}
 	if !w.quiet {
 		s.answers++
-		s.out.Buf = append(s.out.Buf, w.waiter.Reply()...)
+		s.answer(w.waiter.Reply())
 		s.wait = max(s.wait, w.waiter.Ticket)
 	}
 	s.unmute()

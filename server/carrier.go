@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+	"unsafe"
 )
 
 // pipe carries a session on two goroutines: one reads and runs, one writes and
@@ -35,6 +36,10 @@ type pipe struct {
 func (srv *Server) newPipe(conn net.Conn, l *listener) *pipe {
 	p := &pipe{conn: conn, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	p.free = sync.NewCond(&p.mu)
+	p.base = int(unsafe.Sizeof(*p)) + pipeMemory
+	if l.kind == overTLS {
+		p.base += handshakeMemory
+	}
 	p.turn = turn{stats: srv.stats.sharedLoop(), now: time.Now()}
 	if c, ok := netConn(conn).(syscall.Conn); ok { // for CLIENT LIST
 		if raw, err := c.SyscallConn(); err == nil {
@@ -74,7 +79,7 @@ func (p *pipe) read() {
 	for {
 		n, err := p.conn.Read(buf)
 		p.mu.Lock()
-		for (p.waiting || p.stalled || p.pending() > pausedRead) && !p.closed && !((p.paused || p.blocked != nil) && err != nil) {
+		for (p.waiting || p.stalled || p.pending() > p.unread) && !p.closed && !((p.paused || p.blocked != nil) && err != nil) {
 			p.free.Wait()
 		}
 		if n > 0 && !p.closed && !p.closing {
@@ -108,8 +113,12 @@ func (p *pipe) read() {
 	}
 }
 
-// smallRead is what an idle connection has for reading.
-const smallRead = 2 << 10
+const (
+	// smallRead is what an idle connection has for reading.
+	smallRead = 2 << 10
+	// pipeMemory is about what its goroutines take.
+	pipeMemory = smallRead + 16<<10
+)
 
 // take runs what came.
 func (p *pipe) take(data []byte) {
@@ -127,6 +136,7 @@ func (p *pipe) take(data []byte) {
 	p.peak()
 	over := p.overQueryLimit()
 	p.reserve()
+	p.chargeGrowth()
 	p.endTurn()
 	if over {
 		p.close()
@@ -146,6 +156,7 @@ func (p *pipe) endTurn() {
 	if p.overLimit(p.turn.now) {
 		p.close()
 	}
+	p.settleAccount()
 	p.notify()
 }
 
@@ -166,6 +177,9 @@ func (p *pipe) post(f func()) {
 
 // interest implements carrier.
 func (p *pipe) interest() { p.free.Broadcast() }
+
+// evict implements carrier.
+func (p *pipe) evict(*turn) { go p.shut() }
 
 // shut implements carrier. It does not go through post: the writer may be
 // waiting for a client that does not read.
@@ -225,11 +239,19 @@ func (p *pipe) wrote(n int, err error) {
 	if p.parts != nil {
 		p.parts.progress(p.netOut, p.pending())
 	}
-	if p.stalled && p.pending() < pausedRead && !p.srv.draining.Load() {
+	if p.stalled && p.pending() < p.unread && !p.srv.draining.Load() {
 		p.stalled = false
 		p.post(p.proceed)
 	}
+	p.settleAccount()
 	p.free.Broadcast()
+}
+
+// settleAccount charges the session, and has clients evicted if that was too much.
+func (p *pipe) settleAccount() {
+	if p.charge(); p.srv.budget.Clients.Over() > 0 {
+		p.srv.askRelief()
+	}
 }
 
 func (p *pipe) runPosted() {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strconv"
 	"time"
-	"unsafe"
 )
 
 // The lines of CLIENT LIST and CLIENT INFO.
@@ -21,7 +20,9 @@ const activeOf = 2 * time.Second
 // appendInfo appends the session's line. Its mu is held. args are those of the
 // command that it runs now, if it runs one.
 func (s *session) appendInfo(dst []byte, now time.Time, args [][]byte) []byte {
-	in, argMem := len(s.buf), 0
+	in := len(s.buf)
+	frame, argMem := s.in.Whole() // Redis has parsed that much
+	in -= min(in, frame)
 	for _, a := range args {
 		argMem += len(a)
 	}
@@ -37,7 +38,10 @@ func (s *session) appendInfo(dst []byte, now time.Time, args [][]byte) []byte {
 	if obl > smallBuffer {
 		obl, oll, omem = 0, 1, cap(s.out.Buf)
 	}
-	total := int(unsafe.Sizeof(*s)) + cap(s.buf) + cap(s.out.Buf) + cap(s.scratch.Buf) + argMem + multiMem
+	if n := s.pushes.charged.Load(); n > 0 {
+		oll, omem = oll+1, omem+int(n)
+	}
+	total := s.held() + int(s.pushes.charged.Load())
 	cmd := "NULL"
 	if s.lastCmd != nil {
 		cmd = s.lastCmd.FullName
@@ -90,7 +94,7 @@ func (s *session) flagLetters() string {
 		letter byte
 	}{
 		{s.monitor, 'O'}, {s.subs != nil, 'P'}, {s.multi != nil, 'x'}, {s.paused || s.blocked != nil, 'b'},
-		{tracked.on, 't'}, {tracked.broken, 'R'}, {tracked.bcast, 'B'}, {s.watch.Dirty(), 'd'}, {s.closing, 'c'}, {s.unix, 'U'}, {s.noEvict, 'e'}, {s.noTouch, 'T'},
+		{tracked.on, 't'}, {tracked.broken, 'R'}, {tracked.bcast, 'B'}, {s.watch.Dirty(), 'd'}, {s.closing, 'c'}, {s.unix, 'U'}, {s.noEvict.Load(), 'e'}, {s.noTouch, 'T'},
 	} {
 		if f.on {
 			b = append(b, f.letter)

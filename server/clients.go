@@ -14,11 +14,12 @@ import (
 type clients struct {
 	mu     sync.Mutex
 	byID   map[int64]*session
+	guests map[int64]*session // of them those that have to authenticate; see guests.go
 	nextID atomic.Int64
 	count  atomic.Int64
 }
 
-func (c *clients) init() { c.byID = make(map[int64]*session) }
+func (c *clients) init() { c.byID, c.guests = make(map[int64]*session), make(map[int64]*session) }
 
 // list returns all sessions in the order of their ids.
 func (c *clients) list() []*session {
@@ -61,15 +62,6 @@ func (srv *Server) limitClients() {
 	srv.maxClients.Store(n)
 }
 
-// full says that there is no room for another connection, or nothing. Those
-// that shake hands count too.
-func (srv *Server) full() string {
-	if srv.clients.count.Load()+srv.tls.count.Load() >= srv.maxClients.Load() {
-		return "ERR max number of clients reached"
-	}
-	return ""
-}
-
 func loopback(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -94,6 +86,8 @@ func (srv *Server) initSession(s *session, car carrier, t *turn, addr, laddr str
 	srv.clients.byID[s.id] = s
 	srv.clients.mu.Unlock()
 	srv.clients.count.Add(1)
+	s.bound()
+	s.charge()
 	srv.stats.connections.Add(1)
 }
 
@@ -101,7 +95,12 @@ func (srv *Server) initSession(s *session, car carrier, t *turn, addr, laddr str
 // default user if that one has no password.
 func (s *session) setDefaultAuth() {
 	s.user = s.srv.acl.Default()
-	s.authenticated = s.user.Load().Open()
+	s.setAuthenticated(s.user.Load().Open())
+}
+
+func (s *session) setAuthenticated(is bool) {
+	s.authenticated = is
+	s.srv.setGuest(s, !is)
 }
 
 // mustAuthenticate says whether the client has to authenticate first. Who came
@@ -114,6 +113,7 @@ func (s *session) mustAuthenticate() bool {
 func (srv *Server) leave(s *session) {
 	srv.clients.mu.Lock()
 	delete(srv.clients.byID, s.id)
+	delete(srv.clients.guests, s.id)
 	srv.clients.mu.Unlock()
 	srv.clients.count.Add(-1)
 	srv.stats.netIn.Add(s.netIn)
@@ -128,6 +128,7 @@ func (srv *Server) leave(s *session) {
 	}
 	s.abandon()
 	s.watch.End()
+	s.discharge()
 }
 
 // overdue says that the client is to be closed: it was idle for too long, or
@@ -137,7 +138,7 @@ func (s *session) overdue(now time.Time) bool {
 	if timeout > 0 && !s.monitor && s.subs == nil && !s.waiting && now.Sub(s.lastUsed) > timeout {
 		return true
 	}
-	return s.pending() > 0 && s.overLimit(now)
+	return s.overstays(now) || s.pending() > 0 && s.overLimit(now)
 }
 
 // outputLimit is the limit of the client's class.
@@ -152,7 +153,7 @@ func (s *session) outputLimit() *config.BufferLimit {
 // client-output-buffer-limit.
 func (s *session) overLimit(now time.Time) bool {
 	n, l := uint64(s.pending()), s.outputLimit()
-	over := l.Hard > 0 && n > l.Hard
+	over := l.Hard > 0 && n > l.Hard || n >= guestOutput && s.guest.Load() && s.mustAuthenticate()
 	if l.Soft == 0 || n <= l.Soft {
 		s.softSince = time.Time{}
 	} else if s.softSince.IsZero() {
@@ -170,11 +171,13 @@ func (s *session) overLimit(now time.Time) bool {
 // overQueryLimit says whether the unparsed input is past
 // client-query-buffer-limit.
 func (s *session) overQueryLimit() bool {
-	if int64(len(s.buf)) <= s.srv.queryLimit.Load() {
+	n := int64(len(s.buf))
+	guest := n > guestInput && !s.waiting && s.guest.Load() && s.mustAuthenticate()
+	if n <= s.srv.queryLimit.Load() && !guest {
 		return false
 	}
 	s.srv.stats.queryLimit.Add(1)
-	s.srv.log.Warn("closing a client: its query buffer is over the limit", "client", s.id, "addr", s.addr)
+	s.srv.log.Warn("closing a client: its query buffer is over the limit", "client", s.id, "addr", s.addr, "bytes", n, "authenticated", !guest)
 	return true
 }
 

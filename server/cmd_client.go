@@ -73,7 +73,7 @@ func clientCommands() []*local {
 				Syntax:  "[TYPE client-type=<NORMAL|MASTER|REPLICA|PUBSUB>]@5.0.0 [ID client-id:integer...]@6.2.0",
 				Summary: "Lists the connections, one a line.",
 			}),
-			sub(local{run: func(c *localCall) error { return c.onOff(&c.s.noEvict) }}, command.Command{
+			sub(local{run: clientNoEvict}, command.Command{
 				Name: "no-evict", Since: "7.0.0", Arity: 3, Flags: admin, Syntax: "enabled=<ON|OFF>",
 				Summary: "Keeps this connection when others are closed for the memory they take.",
 			}),
@@ -130,6 +130,15 @@ func (c *localCall) onOff(to *bool) error {
 	}
 	*to = c.is(2, "on")
 	c.w.OK()
+	return nil
+}
+
+func clientNoEvict(c *localCall) error {
+	on := c.s.noEvict.Load()
+	if err := c.onOff(&on); err != nil {
+		return err
+	}
+	c.s.noEvict.Store(on)
 	return nil
 }
 

@@ -59,11 +59,12 @@ func clientList(c *localCall) error {
 	case len(c.args) != 2:
 		return command.ErrSyntax
 	}
+	c.srv.relieve(nil) // nobody is shown who is about to go
 	var text []byte
 	now := time.Now()
 	for _, s := range sessions() {
 		s.mu.Lock()
-		if !s.closed {
+		if !s.closed && !s.evicting.Load() {
 			var running [][]byte
 			if s.deferred != nil {
 				running = s.deferred.args

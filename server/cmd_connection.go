@@ -125,7 +125,8 @@ func reset(c *localCall) error {
 	s.unsubscribeAll()
 	s.endTracking()
 	s.hear()
-	s.db, s.name, s.noEvict, s.noTouch = 0, "", false, false
+	s.db, s.name, s.noTouch = 0, "", false
+	s.noEvict.Store(false)
 	s.setProto(2)
 	s.setDefaultAuth()
 	c.speak()

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math/big"
+	"math/bits"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -52,9 +54,7 @@ func debugSubs() []debugSub {
 			c.srv.stats.newReplID()
 			return c.ok()
 		}},
-		{"client-eviction", 0, 0, "", "Clients are not evicted here.", func(*localCall) error {
-			return command.Error("ERR maxmemory-clients is disabled.")
-		}},
+		{"client-eviction", 0, 0, "", "Shows how much memory clients hold.", debugClientEviction},
 		{"config-rewrite-force-all", 0, 0, "", "Is CONFIG REWRITE that writes what has its default value, too.", func(c *localCall) error {
 			return rewriteConfig(c, c.srv.cfg.RewriteAll)
 		}},
@@ -223,6 +223,34 @@ func debugThreshold(c *localCall) error {
 		return command.Error("ERR argument must be a memory value bigger than 1 and smaller than 4gb")
 	}
 	return c.ok()
+}
+
+// debugClientEviction shows the clients by what they hold, as Redis does. There are no
+// such buckets here.
+func debugClientEviction(c *localCall) error {
+	const first, buckets = 15, 19 // powers of two
+	if c.srv.budget.Clients.Limit() == 0 {
+		return command.Error("ERR maxmemory-clients is disabled.")
+	}
+	var sums, counts [buckets]int64
+	for _, s := range c.srv.clients.list() {
+		i := min(max(0, bits.Len64(uint64(s.memory()))-first), buckets-1)
+		sums[i] += s.memory()
+		counts[i]++
+	}
+	var text strings.Builder
+	for i := range sums {
+		from, to := "0", fmt.Sprintf(" - %10d", 1<<(i+first)-1)
+		if i > 0 {
+			from = strconv.Itoa(1 << (i - 1 + first))
+		}
+		if i == buckets-1 {
+			to = "+            "
+		}
+		fmt.Fprintf(&text, "bucket %10s%s: tot-mem: %10d, clients: %d\n", from, to, sums[i], counts[i])
+	}
+	c.w.Verbatim("txt", text.String())
+	return nil
 }
 
 func debugReplyBuffer(c *localCall) error {

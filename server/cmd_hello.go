@@ -126,12 +126,13 @@ func (c *localCall) login(name, password []byte) bool {
 		s.noteFailedLogin(string(name), string(c.args[0]), c.args)
 		return false
 	}
-	s.user, s.authenticated = h, true
+	s.user = h
+	s.setAuthenticated(true)
 	// Whoever deletes a user looks for its connections then: if it did not find this
 	// one, it is seen here.
 	if h.Gone() {
 		s.setDefaultAuth()
-		s.authenticated = false
+		s.setAuthenticated(false)
 		return false
 	}
 	return true

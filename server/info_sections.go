@@ -89,7 +89,7 @@ func (srv *Server) clientFigures() (f clientFigures) {
 		s.mu.Lock()
 		f.in = max(f.in, int64(s.bufPeak))
 		f.out = max(f.out, int64(s.pending()))
-		f.memory += int64(cap(s.buf) + cap(s.out.Buf))
+		f.memory += int64(s.held()) + s.pushes.charged.Load()
 		s.mu.Unlock()
 	}
 	return f

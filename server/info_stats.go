@@ -29,7 +29,8 @@ func infoStats(t *infoText) {
 		"rejected_connections", st.rejected.Load(), "sync_full", 0, "sync_partial_ok", 0, "sync_partial_err", 0,
 		"expired_keys", t.eng.expired, "expired_stale_perc", "0.00",
 		"expired_time_cap_reached_count", sweep.Behind, "expire_cycle_cpu_milliseconds", sweep.Nanos/1e6)
-	t.zeros("evicted_keys", "evicted_clients", "total_eviction_exceeded_time", "current_eviction_exceeded_time")
+	t.nums("evicted_keys", 0, "evicted_clients", st.evicted.Load())
+	t.zeros("total_eviction_exceeded_time", "current_eviction_exceeded_time")
 	t.nums("keyspace_hits", t.eng.hits, "keyspace_misses", t.eng.misses)
 	t.nums("pubsub_channels", srv.pubsub.channels.count.Load(), "pubsub_patterns", srv.pubsub.patterns.count.Load(),
 		"pubsubshard_channels", srv.pubsub.shards.count.Load())
@@ -107,7 +108,8 @@ func infoRedoubt(t *infoText) {
 		"sweep_cycles", sweep.Cycles, "sweep_usec", sweep.Nanos/1000, "sweep_behind", sweep.Behind,
 		"cleared_rows", sweep.Cleared, "clearing", boolInt(sweep.Clearing), "sweep_conflicts", sweep.Conflicts,
 		"cold_commands", e.coldCommands, "warm_ups", e.warmUps, "slowed_writes", e.slowed,
-		"joined_commands", e.joined)
+		"joined_commands", e.joined, "clients_memory", srv.budget.Clients.Used(), "clients_memory_limit", srv.budget.Clients.Limit(),
+		"unauthenticated_clients", srv.clients.unauthenticated(), "unauthenticated_closed", srv.stats.crowded.Load())
 	for _, d := range e.Detail {
 		t.num("engine_"+d.Name, d.Value)
 	}

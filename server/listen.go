@@ -215,7 +215,10 @@ func (srv *Server) accept(l *listener) {
 // welcome gives a new connection to its carrier, or says why not. One of TLS
 // must shake hands before it can be told anything.
 func (srv *Server) welcome(conn net.Conn, l *listener) {
-	text := srv.full()
+	text := ""
+	if !srv.makeRoom(l.kind == overTLS) && srv.noPlace() {
+		text = "ERR max number of clients reached"
+	}
 	if text == "" && l.kind != overTLS {
 		addr, _ := l.ends(conn)
 		text = srv.outsider(addr, l.kind == overUnix)

@@ -42,6 +42,7 @@ type loop struct {
 	filled   int
 	arrived  []arrival
 	dirty    []*conn
+	output   int // bytes of large buffers of replies in this turn
 	held     map[*conn]struct{}
 	holding  atomic.Bool
 	nextTick time.Time
@@ -261,6 +262,10 @@ func (l *loop) serve() {
 			l.runInput(a.c, a.data)
 		}
 		a.c.mu.Unlock()
+		if l.output > turnOutput { // of each connection's replies something is sent first
+			l.endTurn()
+		}
+		l.srv.relieve(&l.turn)
 	}
 	clear(l.arrived)
 	l.arrived, l.filled = l.arrived[:0], 0
@@ -281,6 +286,10 @@ func (l *loop) runInput(c *conn, data []byte) {
 		return
 	}
 	c.reserve()
+	c.chargeGrowth()
+	if n := cap(c.out.Buf); n > smallBuffer {
+		l.output += n
+	}
 	l.touch(c)
 }
 
@@ -314,7 +323,8 @@ func (l *loop) endTurn() {
 		c.mu.Unlock()
 	}
 	clear(l.dirty)
-	l.dirty = l.dirty[:0]
+	l.dirty, l.output = l.dirty[:0], 0
+	l.srv.relieve(&l.turn)
 	if len(l.held) > 0 {
 		l.unpark()
 	}
@@ -379,10 +389,11 @@ func (l *loop) flush(c *conn) {
 	if c.parts != nil {
 		c.parts.progress(c.netOut, c.pending())
 	}
-	if c.stalled && c.pending() < pausedRead && !l.draining {
+	if c.stalled && c.pending() < c.unread && !l.draining {
 		c.stalled = false
 		c.post(c.proceed)
 	}
+	c.charge()
 	c.interest()
 }
 
@@ -396,7 +407,7 @@ func (c *conn) interest() {
 	if !c.eof {
 		want |= unix.EPOLLRDHUP // it stays set: asked for again it would come again
 	}
-	if !c.waiting && !c.closing && !c.stalled && c.pending() < pausedRead && !l.draining {
+	if !c.waiting && !c.closing && !c.stalled && c.pending() < c.unread && !l.draining {
 		want |= unix.EPOLLIN
 	}
 	if c.sent < c.released {
@@ -413,6 +424,21 @@ func (c *conn) interest() {
 
 // post implements carrier.
 func (c *conn) post(f func()) { c.loop.post(c, f) }
+
+// evict implements carrier.
+func (c *conn) evict(t *turn) {
+	l := c.loop
+	end := func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		l.close(c)
+	}
+	if t == &l.turn {
+		end()
+	} else {
+		l.post(nil, end)
+	}
+}
 
 // shut implements carrier.
 func (c *conn) shut() {
@@ -537,10 +563,13 @@ func (srv *Server) adopt(nc net.Conn, ln *listener) error {
 	}
 	l := srv.loops[int(srv.nextLoop.Add(1))%len(srv.loops)]
 	c := &conn{loop: l, fd: int32(fd), want: unix.EPOLLIN | unix.EPOLLRDHUP}
-	c.session.fd = fd
+	c.session.fd, c.base = fd, int(unsafe.Sizeof(*c))
 	c.call.Guard = &c.mu // the batch is shared with other sessions
 	srv.initSession(&c.session, c, &l.turn, addr, laddr, ln.kind == overUnix)
 	l.post(nil, func() {
+		if c.closed { // somebody has found it among the clients, and closed it
+			return
+		}
 		l.sessions[c.fd] = c
 		if err := l.ctl(unix.EPOLL_CTL_ADD, c.fd, c.want); err != nil {
 			l.srv.log.Error("adding a connection failed", "err", err)

@@ -3,6 +3,7 @@ package server
 import (
 	"strings"
 	"time"
+	"unsafe"
 
 	"redoubt/command"
 	"redoubt/executor"
@@ -24,17 +25,30 @@ const (
 // next one of the connection.
 type multi struct {
 	queue []command.Queued
-	args  [][]byte // of all commands, and
-	buf   []byte   // their bytes
+	args  [][]byte // arguments of the last commands, and
+	buf   []byte   // their bytes: when one is full, a new one is begun
+	other int      // bytes of the ones before, and of commands with a buffer of their own
+	count int      // commands queued
 	bad   bool     // a command was refused: EXEC will do nothing
 }
+
+// The room for arguments and their bytes is taken in pieces of at most so many.
+const (
+	queueArgs  = 1 << 10
+	queueBytes = 64 << 10
+)
 
 // size is what CLIENT LIST tells: how many commands are queued, -1 outside of MULTI.
 func (m *multi) size() (commands, bytes int) {
 	if m == nil {
 		return -1, 0
 	}
-	return len(m.queue), len(m.buf)
+	return m.count, m.memory()
+}
+
+// memory is how many bytes the transaction holds.
+func (m *multi) memory() int {
+	return m.other + cap(m.buf) + cap(m.args)*int(unsafe.Sizeof(m.buf)) + cap(m.queue)*int(unsafe.Sizeof(command.Queued{}))
 }
 
 // flagsOf are the command's flags, and for EXEC those of all that it will run.
@@ -100,7 +114,7 @@ func (s *session) beginMulti() {
 // endMulti leaves the transaction, and forgets the watched keys. Nobody uses its
 // queue any more.
 func (s *session) endMulti() {
-	if m := s.multi; m != nil && cap(m.buf) <= smallBuffer && cap(m.args) <= smallQueue {
+	if m := s.multi; m != nil && m.other <= smallBuffer && cap(m.buf) <= smallBuffer && cap(m.args) <= smallQueue && cap(m.queue) <= smallQueue {
 		clear(m.queue)
 		clear(m.args)
 		*m = multi{queue: m.queue[:0], args: m.args[:0], buf: m.buf[:0]}
@@ -122,17 +136,39 @@ func atOnce(cmd *command.Command) bool {
 	return false
 }
 
-// enqueue queues a command of a transaction.
+// enqueue queues a command of a transaction, unless that is to fail anyway.
 func (s *session) enqueue(cmd *command.Command, args [][]byte, w *wire.Writer) {
+	w.Status("QUEUED")
 	m := s.multi
+	if m.bad {
+		return
+	}
+	m.count++
+	n := 0
+	for _, a := range args {
+		n += len(a)
+	}
+	if n >= largeArgs {
+		kept, size := s.retain(args)
+		m.other += size
+		m.queue = append(m.queue, command.Queued{Cmd: cmd, Args: kept})
+		return
+	}
+	if n > cap(m.buf)-len(m.buf) {
+		m.other += cap(m.buf)
+		m.buf = make([]byte, 0, max(n, min(2*cap(m.buf), queueBytes), 256))
+	}
+	if len(args) > cap(m.args)-len(m.args) {
+		m.other += cap(m.args) * int(unsafe.Sizeof(m.buf))
+		m.args = make([][]byte, 0, max(len(args), min(2*cap(m.args), queueArgs), 8))
+	}
 	from := len(m.args)
 	for _, a := range args {
 		at := len(m.buf)
-		m.buf = append(m.buf, a...) // the arguments before it stay where they are
+		m.buf = append(m.buf, a...)
 		m.args = append(m.args, m.buf[at:len(m.buf):len(m.buf)])
 	}
 	m.queue = append(m.queue, command.Queued{Cmd: cmd, Args: m.args[from:len(m.args):len(m.args)]})
-	w.Status("QUEUED")
 }
 
 // spoilMulti notes that a command was refused. A refused EXEC ends the transaction.
@@ -140,7 +176,7 @@ func (s *session) spoilMulti(cmd *command.Command, refused error) error {
 	if s.multi == nil {
 		return refused
 	}
-	s.multi.bad = true
+	*s.multi = multi{bad: true, count: s.multi.count} // what was queued is of no use any more
 	if cmd != command.Exec {
 		return refused
 	}

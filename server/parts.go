@@ -28,6 +28,8 @@ const (
 	// partsPatience is how long a client may take nothing before it is closed: the
 	// state from which its reply is read is kept for it meanwhile.
 	partsPatience = time.Minute
+	// partsMemory is about what the two buffers of parts take.
+	partsMemory = 256 << 10
 )
 
 var (

@@ -37,6 +37,8 @@ type pushQueue struct {
 	told   bool          // the carrier was
 	muted  bool          // nothing is moved: see mute
 	shut   bool          // it was too much, and the client is being closed
+	// charged is what budget.Clients has of the queue; see held.go.
+	charged atomic.Int64
 }
 
 // smallPush is up to how many bytes a queue gets no buffer from the pool: one message
@@ -68,10 +70,12 @@ func (s *session) enqueuePush(msg []byte, ticket engine.Ticket) {
 		q.buf = s.srv.bufs.get(len(msg))
 	}
 	q.buf = append(q.buf, msg...)
+	q.charge(s.srv)
 	q.ticket = max(q.ticket, ticket)
 	if hard := s.outputLimit().Hard; hard > 0 && uint64(len(q.buf)) > hard {
 		// The carrier does not get around to the queue: the client's socket is full.
 		q.buf, q.shut = nil, true
+		q.charge(s.srv)
 	}
 	shut, tell := q.shut, !q.told
 	q.told = true
@@ -99,6 +103,7 @@ func (s *session) movePushed() {
 	}
 	buf, ticket := q.buf, q.ticket
 	q.buf, q.ticket = nil, 0
+	q.charge(s.srv)
 	q.some.Store(false)
 	q.mu.Unlock()
 	if len(buf) == 0 {

@@ -59,7 +59,10 @@ type Server struct {
 	seed  uint64
 	log   *slog.Logger
 	// budget accounts for what clients make the process hold.
-	budget *budget.Budget
+	budget   *budget.Budget
+	relief   chan struct{} // asks for relieve
+	evictMu  sync.Mutex    // of relieve
+	reliefAt time.Time     // when relieve may try again
 
 	ownClock   bool                             // clock is not the caller's
 	storeClock atomic.Pointer[func() time.Time] // that of a shared store
@@ -100,11 +103,13 @@ type Server struct {
 
 	// Settings that are read often; see settings.go.
 	maxClients atomic.Int64
-	queryLimit atomic.Int64
-	timeout    atomic.Int64
-	keepalive  atomic.Int64
-	maxBulk    atomic.Int64
-	maxMemory  atomic.Int64
+	// authTimeout is how many seconds a client may take to authenticate.
+	authTimeout atomic.Int64
+	queryLimit  atomic.Int64
+	timeout     atomic.Int64
+	keepalive   atomic.Int64
+	maxBulk     atomic.Int64
+	maxMemory   atomic.Int64
 	// wantsReplicas: min-replicas-to-write asks for replicas, and there are none.
 	wantsReplicas atomic.Bool
 	outLimit      atomic.Pointer[config.BufferLimit]
@@ -160,7 +165,7 @@ func New(o Options) (*Server, error) {
 		budget: o.Budget, cfg: o.Config, open: o.Open, clock: o.Clock, seed: o.Seed, log: o.Logger,
 		usePipes: o.Pipes || !haveLoops, databases: int(o.Config.Int("databases")),
 		started: time.Now(), runID: randomID(), stopReq: make(chan struct{}), ownClock: ownClock, beat: o.Beat,
-		patience: cmp.Or(o.Patience, 3*time.Second),
+		patience: cmp.Or(o.Patience, 3*time.Second), relief: make(chan struct{}, 1),
 	}
 	if ownClock {
 		srv.clock = srv.now
@@ -255,6 +260,7 @@ func (srv *Server) Start() error {
 		return err
 	}
 	srv.background.Go(func() { srv.sample(ctx) })
+	srv.background.Go(func() { srv.watchMemory(ctx) })
 	if srv.ready.Load() {
 		srv.serveStore(ctx)
 		close(srv.load.ended)

@@ -34,6 +34,8 @@ type session struct {
 	// Input.
 	in  wire.Reader
 	buf []byte // bytes not parsed yet; nil when there are none
+	// retained: buf belongs to a command that is kept; see input.go.
+	retained bool
 
 	// Output. Buf[sent:released] may be sent now; what follows waits for the
 	// tickets in holds.
@@ -68,7 +70,7 @@ type session struct {
 	name          string
 	libName       string
 	libVersion    string
-	noEvict       bool
+	noEvict       atomic.Bool
 	noTouch       bool
 	apart         bool // the next command must not go together with others
 	shown         bool // monitors have seen the command that a worker runs
@@ -100,6 +102,15 @@ type session struct {
 	outPeak   int       // largest output of late
 	softSince time.Time // since when the output is above its soft limit
 
+	// What the client is charged with; see held.go.
+	base     int          // what a client holds that does nothing
+	names    int          // what its subscriptions take
+	charged  atomic.Int64 // what budget.Clients has of it, but for the queue of messages
+	evicting atomic.Bool  // it is being closed for the memory it takes
+	guest    atomic.Bool  // it has to authenticate; see guests.go
+	guestAt  time.Time    // since when
+	unread   int          // how many bytes of replies it may leave unread before its commands wait
+
 	scripted *script.Record // what its scripts ran
 	scratch  wire.Writer    // where replies go that the client does not want
 	// The call under way, here so that it need not be allocated.
@@ -125,9 +136,8 @@ const (
 )
 
 const (
-	readSize   = 64 << 10 // the most that is read at once
-	tickEvery  = time.Second
-	pausedRead = 32 << 20 // replies a client may leave unread before its commands wait
+	readSize  = 64 << 10 // the most that is read at once
+	tickEvery = time.Second
 )
 
 // carrier moves a session's bytes.
@@ -138,6 +148,9 @@ type carrier interface {
 	post(f func())
 	// interest tells the carrier that s.waiting has changed.
 	interest()
+	// evict closes the connection soon, and at once if t is the turn of its carrier. It
+	// may be called from any goroutine that holds no session's mu, and does not wait.
+	evict(t *turn)
 	// shut closes the connection at once, whatever it still had to send, and
 	// returns when that is done. It may be called from any goroutine that is no
 	// carrier's and holds no session's mu.
@@ -188,7 +201,7 @@ type parsed struct {
 // took. It stops at an incomplete command, and when the session must wait.
 func (s *session) process(data []byte) (taken int) {
 	s.hear()
-	s.in.MaxBulk = s.srv.maxBulk.Load()
+	s.bound()
 	for taken < len(data) && !s.waiting && !s.closing {
 		if s.stalled = s.stall(); s.stalled {
 			break
@@ -207,7 +220,7 @@ func (s *session) process(data []byte) (taken int) {
 
 // stall says that no more commands are run just now: the client has too many
 // replies to read first, or the server shuts down.
-func (s *session) stall() bool { return s.pending() >= pausedRead || s.srv.draining.Load() }
+func (s *session) stall() bool { return s.pending() >= s.unread || s.srv.draining.Load() }
 
 // round parses some commands and runs them.
 func (s *session) round(data []byte) (taken int) {
@@ -547,14 +560,15 @@ func (s *session) tries() {
 type deferred struct {
 	cmd   *command.Command
 	args  [][]byte
+	size  int // of what is kept for it
 	reply wire.Writer
 	after func() // if set, run on the carrier when the reply is there
 }
 
-// defer_ hands a command to a worker once the turn's batch is committed. The
-// arguments are copied: the buffer they point into is used again.
+// defer_ hands a command to a worker once the turn's batch is committed.
 func (s *session) defer_(cmd *command.Command, args [][]byte, run func(*wire.Writer)) {
-	d := &deferred{cmd: cmd, args: copyArgs(args), reply: wire.Writer{Proto: s.out.Proto}}
+	d := &deferred{cmd: cmd, reply: wire.Writer{Proto: s.out.Proto}}
+	d.args, d.size = s.retain(args)
 	s.waiting, s.deferred, s.denials = true, d, nil
 	if cmd.Flags&command.Blocking != 0 { // it may be long until it is known whether it waits
 		s.show(cmd, d.args)
@@ -611,7 +625,7 @@ func (s *session) defer_(cmd *command.Command, args [][]byte, run func(*wire.Wri
 			s.finished(cmd, d.args, took, failed, &d.reply)
 			if !quiet {
 				s.answers++
-				s.out.Buf = append(s.out.Buf, d.reply.Buf...)
+				s.answer(d.reply.Buf)
 				s.wait = max(s.wait, ticket)
 			}
 			s.unmute()
@@ -638,40 +652,6 @@ func (s *session) resume() {
 func (s *session) proceed() {
 	if !s.waiting {
 		s.resume()
-	}
-}
-
-// keep stores the bytes that were not parsed; rest may be part of s.buf.
-func (s *session) keep(rest []byte) {
-	if len(rest) == 0 {
-		if s.buf != nil {
-			s.srv.bufs.put(s.buf)
-			s.buf = nil
-		}
-		return
-	}
-	if s.buf == nil {
-		s.buf = s.srv.bufs.get(len(rest))
-	}
-	// A copy within s.buf moves bytes to its front.
-	s.buf = append(s.buf[:0], rest...)
-}
-
-// reserveAhead is how much memory the announcement of a large argument takes;
-// for more of it, more must have come.
-const reserveAhead = 1 << 20
-
-// reserve makes room for a large argument that is on its way.
-func (s *session) reserve() {
-	if s.buf != nil && cap(s.buf)-len(s.buf) < readSize {
-		s.grow(min(s.in.Need(), max(reserveAhead, 2*len(s.buf))))
-	}
-}
-
-// grow makes room for n bytes in all.
-func (s *session) grow(n int) {
-	if n > cap(s.buf) {
-		s.buf = append(make([]byte, 0, n), s.buf...)
 	}
 }
 
@@ -721,6 +701,16 @@ func (s *session) release(durable engine.Ticket) {
 	}
 }
 
+// answer appends replies that were made elsewhere and belong to the session from now on.
+func (s *session) answer(replies []byte) {
+	if len(s.out.Buf) == 0 && len(replies) > smallBuffer { // not twice in memory
+		replies, s.out.Buf = s.out.Buf, replies
+		s.srv.bufs.put(replies)
+		return
+	}
+	s.out.Buf = append(s.out.Buf, replies...)
+}
+
 // emptied is called when everything was sent: the buffer goes back.
 func (s *session) emptied() {
 	s.outSize = len(s.out.Buf)
@@ -745,54 +735,3 @@ func (s *session) compact() {
 
 // pending is how many bytes of replies the client has not taken.
 func (s *session) pending() int { return len(s.out.Buf) - s.sent }
-
-func copyArgs(args [][]byte) [][]byte {
-	n := 0
-	for _, a := range args {
-		n += len(a)
-	}
-	buf, out := make([]byte, 0, n), make([][]byte, len(args))
-	for i, a := range args {
-		at := len(buf)
-		buf = append(buf, a...)
-		out[i] = buf[at:len(buf):len(buf)]
-	}
-	return out
-}
-
-// buffers is a pool of byte buffers for input and output.
-type buffers struct {
-	small, large sync.Pool
-}
-
-const (
-	smallBuffer = 16 << 10
-	keepBuffer  = 64 << 10
-	largeBuffer = 512 << 10 // for replies of about that size; larger ones are left to the collector
-	keepArgs    = 4 << 10
-)
-
-func (p *buffers) get(n int) []byte {
-	switch {
-	case n <= smallBuffer:
-		if b, ok := p.small.Get().(*[smallBuffer]byte); ok {
-			return b[:0]
-		}
-		n = smallBuffer
-	case n > keepBuffer && n <= largeBuffer:
-		if b, ok := p.large.Get().(*[largeBuffer]byte); ok {
-			return b[:0]
-		}
-		n = largeBuffer
-	}
-	return make([]byte, 0, n)
-}
-
-func (p *buffers) put(b []byte) {
-	switch n := cap(b); {
-	case n >= smallBuffer && n <= keepBuffer:
-		p.small.Put((*[smallBuffer]byte)(b[:smallBuffer]))
-	case n >= largeBuffer && n <= 2*largeBuffer:
-		p.large.Put((*[largeBuffer]byte)(b[:largeBuffer]))
-	}
-}

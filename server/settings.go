@@ -17,6 +17,8 @@ func (srv *Server) watchSettings() error {
 		c.OnChangeOfAny(func() error { f(); return nil }, names...)
 	}
 	apply(srv.limitClients, "maxclients")
+	apply(srv.limitClientMemory, "maxmemory-clients", "maxmemory")
+	apply(func() { srv.authTimeout.Store(c.Int("auth-timeout")) }, "auth-timeout")
 	apply(func() { srv.queryLimit.Store(c.Int("client-query-buffer-limit")) }, "client-query-buffer-limit")
 	apply(func() { srv.timeout.Store(c.Int("timeout")) }, "timeout")
 	apply(func() { srv.keepalive.Store(c.Int("tcp-keepalive")) }, "tcp-keepalive")

@@ -29,6 +29,7 @@ type stats struct {
 	connections, rejected, netIn, netOut atomic.Int64
 	lastIn, lastOut                      atomic.Int64 // what net returned last
 	queryLimit, outputLimit              atomic.Int64
+	evicted, crowded                     atomic.Int64 // clients closed for their memory, and guests for others
 	rates                                rates
 	startMemory                          int64
 	peakMemory                           atomic.Int64
@@ -278,7 +279,7 @@ func (srv *Server) resetStats() {
 	in, out := srv.net()
 	st.netIn.Add(-in)
 	st.netOut.Add(-out)
-	list := []*atomic.Int64{&st.connections, &st.rejected, &st.lastIn, &st.lastOut, &st.queryLimit, &st.outputLimit}
+	list := []*atomic.Int64{&st.connections, &st.rejected, &st.lastIn, &st.lastOut, &st.queryLimit, &st.outputLimit, &st.evicted, &st.crowded}
 	if srv.ready.Load() {
 		list = append(list, &srv.exec.Stats.Hits, &srv.exec.Stats.Misses, &srv.exec.Stats.Expired, &srv.exec.Stats.Dropped)
 	}

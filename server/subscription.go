@@ -63,6 +63,9 @@ var (
 	}
 )
 
+// subscriptionSize is about what a subscription takes besides its name.
+const subscriptionSize = 256
+
 // subscribe notes a subscription unless the session has it. mu is held.
 func (s *session) subscribe(k *subscriptionKind, name []byte) {
 	if s.subs == nil {
@@ -77,6 +80,7 @@ func (s *session) subscribe(k *subscriptionKind, name []byte) {
 	}
 	sub := k.join(&s.srv.pubsub, s, name)
 	(*own)[sub.topic.name] = sub
+	s.names += subscriptionSize + len(name)
 	if s.subscribed.CompareAndSwap(false, true) {
 		s.srv.pubsub.clients.Add(1)
 	}
@@ -91,6 +95,7 @@ func (s *session) unsubscribe(k *subscriptionKind, name string) {
 	own := *k.own(s.subs)
 	if sub := own[name]; sub != nil {
 		delete(own, name)
+		s.names -= subscriptionSize + len(name)
 		k.leave(&s.srv.pubsub, sub)
 	}
 }
@@ -125,6 +130,6 @@ func (s *session) unsubscribeAll() {
 			k.leave(&s.srv.pubsub, sub)
 		}
 	}
-	s.subs = &subscriptions{}
+	s.subs, s.names = &subscriptions{}, 0
 	s.endSubscribed()
 }

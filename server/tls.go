@@ -27,7 +27,7 @@ const handshakeTime = 10 * time.Second
 // tlsFront is what the server has for TLS.
 type tlsFront struct {
 	config    atomic.Pointer[tls.Config] // nil until TLS is wanted
-	greeting  sync.Map                   // net.Conn: handshakes under way
+	greeting  sync.Map                   // net.Conn: handshakes under way, since when
 	count     atomic.Int64               // how many
 	handshake time.Duration
 }
@@ -100,10 +100,12 @@ func (srv *Server) configureTLS() error {
 // greet lets a connection of tls-port shake hands and makes a session of it.
 func (srv *Server) greet(raw net.Conn, l *listener) {
 	t := &srv.tls
-	t.greeting.Store(raw, struct{}{})
+	t.greeting.Store(raw, time.Now())
+	srv.budget.Clients.Add(handshakeMemory)
 	done := func() {
 		t.greeting.Delete(raw)
 		t.count.Add(-1)
+		srv.budget.Clients.Add(-handshakeMemory)
 	}
 	conn, err := srv.shakeHands(raw)
 	if err != nil {

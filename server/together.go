@@ -55,7 +55,7 @@ func (s *session) together(i int, data []byte) (end int) {
 	}
 	end = begin + ends[len(ends)-1]
 	raw := append([]byte(nil), data[begin:end]...)
-	d := &deferred{cmd: calls[0].Cmd, args: calls[0].Args, reply: wire.Writer{Proto: s.out.Proto}}
+	d := &deferred{cmd: calls[0].Cmd, args: calls[0].Args, size: 2 * len(raw), reply: wire.Writer{Proto: s.out.Proto}}
 	s.waiting, s.deferred, s.denials = true, d, nil
 	s.mute()
 	s.car.interest()
@@ -76,7 +76,7 @@ func (s *session) together(i int, data []byte) (end int) {
 				s.answers++
 				s.finished(c.Cmd, c.Args, took, c.Failed, &wire.Writer{Buf: d.reply.Buf[min(c.Start, len(d.reply.Buf)):]})
 			}
-			s.out.Buf = append(s.out.Buf, d.reply.Buf...)
+			s.answer(d.reply.Buf)
 			s.wait = max(s.wait, ticket)
 			s.unmute()
 			s.deferred = nil

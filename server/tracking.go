@@ -70,7 +70,11 @@ type tracker struct {
 
 	stale []string // what a worker read for the command under way, perhaps in an older state
 	began uint64   // tracking.told when that command began
+	held  int      // what its prefixes take; it belongs to the session's mu
 }
+
+// prefixSize is about what a prefix takes besides its name.
+const prefixSize = 192
 
 type trackState struct {
 	trackOptions
@@ -136,6 +140,7 @@ func (s *session) beginTracking(o trackOptions) {
 	prefixes := k.prefixes
 	k.trackOptions, k.on, k.broken = o, true, false
 	if k.prefixes = nil; !o.bcast {
+		k.held = 0
 		return
 	}
 	if k.prefixes = append(prefixes, o.prefixes...); len(o.prefixes) == 0 {
@@ -143,7 +148,9 @@ func (s *session) beginTracking(o trackOptions) {
 	}
 	slices.Sort(k.prefixes)
 	k.prefixes = slices.Compact(k.prefixes)
+	k.held = 0
 	for _, p := range k.prefixes {
+		k.held += prefixSize + len(p)
 		if t.prefixes[p] == nil {
 			t.prefixes[p] = make(map[*tracker]struct{})
 		}
@@ -180,7 +187,7 @@ func (s *session) endTracking() {
 	if t.space != nil {
 		t.space.Observers.Add(-1)
 	}
-	k.trackState = trackState{}
+	k.trackState, k.held = trackState{}, 0
 }
 
 // remembers says whether reads of the session are remembered just now.

@@ -4,7 +4,9 @@ package wire
 
 import (
 	"bytes"
+	"fmt"
 	"math"
+	"unsafe"
 
 	"redoubt/number"
 )
@@ -14,6 +16,15 @@ import (
 type ProtocolError string
 
 func (e ProtocolError) Error() string { return "ERR Protocol error: " + string(e) }
+
+// TooLarge says that a command was announced which is larger than what may be kept
+// of it. Its text is the reply, before the connection is closed.
+type TooLarge struct{ Size, Limit int64 }
+
+func (e TooLarge) Error() string {
+	return fmt.Sprintf("OOM a request of %d bytes or more is larger than the memory that all clients may take, %d bytes: "+
+		"send smaller ones, or raise maxmemory-clients or maxmemory", e.Size, e.Limit)
+}
 
 // The limits that Redis has. Its newest versions take more arguments; each one
 // costs some forty bytes here, so a client that sent two billion empty ones
@@ -38,6 +49,7 @@ const (
 type Reader struct {
 	MaxBulk       int64 // proto-max-bulk-len
 	Authenticated bool  // else the small limits hold that Redis has before AUTH
+	MaxFrame      int64 // the most bytes that a command may take as it is sent; 0: no limit
 
 	args [][]byte
 	// The unfinished frame, as offsets relative to its first byte.
@@ -98,6 +110,9 @@ func (r *Reader) Next(in []byte) (args [][]byte, taken int, err error) {
 				return nil, 0, ProtocolError("unauthenticated bulk length")
 			}
 			r.at, r.bulk = next, int(n)
+			if r.MaxFrame > 0 && int64(r.need()) > r.MaxFrame {
+				return nil, 0, TooLarge{int64(r.need()), r.MaxFrame}
+			}
 		}
 		if len(in)-r.at-2 < r.bulk { // this way round: bulk+2 may overflow
 			return nil, 0, nil
@@ -125,7 +140,28 @@ func (r *Reader) Need() int {
 	if r.want == 0 || r.bulk < maxBigArgPending {
 		return 0
 	}
-	return r.at + min(r.bulk, math.MaxInt-r.at-2) + 2
+	return r.need()
+}
+
+// need is how many bytes the frame takes up to the end of the argument in progress.
+func (r *Reader) need() int { return r.at + min(r.bulk, math.MaxInt-r.at-2) + 2 }
+
+// Whole are the bytes of the unfinished frame before a large argument that is on
+// its way, and how many of them are those of whole arguments. Redis does not count
+// the former as waiting.
+func (r *Reader) Whole() (frame, args int) {
+	if r.Need() == 0 {
+		return 0, 0
+	}
+	for i := 0; i < len(r.bounds); i += 2 {
+		args += r.bounds[i+1] - r.bounds[i]
+	}
+	return r.at, args
+}
+
+// Memory is how many bytes the Reader itself holds.
+func (r *Reader) Memory() int {
+	return cap(r.args)*int(unsafe.Sizeof([]byte(nil))) + cap(r.bounds)*int(unsafe.Sizeof(0))
 }
 
 // Forget lets go of the last command's arguments, which else keep the caller's

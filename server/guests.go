@@ -1,0 +1,118 @@
+package server
+
+import (
+	"net"
+	"time"
+)
+
+// Guests: connections that have to authenticate and have not yet, and handshakes of
+// TLS. Anybody who reaches the port can have one, so each may cost little, and all of
+// them must leave room for others:
+//
+//   - Commands of a guest wait while it leaves guestOutput bytes of replies unread, and
+//     it is closed when its socket does not take them. What it may send is bounded by
+//     Redis's limits on one command (wire.Reader), and by guestInput in all.
+//   - It is closed when it has not authenticated within auth-timeout.
+//   - There are at most a quarter of maxclients. When one more comes, or when there is no
+//     place for any client, the oldest guest is closed: a client that authenticates as
+//     soon as it has connected always finds a place.
+
+const (
+	guestOutput = 4 << 10
+	guestInput  = 48 << 10 // a user name and a password of the largest size, and the command
+	// fewGuests is how many there may be in any case.
+	fewGuests = 64
+	// handshakeMemory is about what a handshake takes, and a connection over TLS.
+	handshakeMemory = 48 << 10
+)
+
+// setGuest notes whether the session has to authenticate. mu is held, or nobody knows
+// the session yet.
+func (srv *Server) setGuest(s *session, is bool) {
+	if s.guest.Swap(is) == is {
+		return
+	}
+	srv.clients.mu.Lock()
+	defer srv.clients.mu.Unlock()
+	if is {
+		s.guestAt = time.Now()
+		srv.clients.guests[s.id] = s
+	} else {
+		delete(srv.clients.guests, s.id)
+	}
+}
+
+// unauthenticated is how many guests there are.
+func (c *clients) unauthenticated() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.guests)
+}
+
+// overstays says that a guest is to be closed since it does not authenticate.
+func (s *session) overstays(now time.Time) bool {
+	limit := time.Duration(s.srv.authTimeout.Load()) * time.Second
+	if limit == 0 || !s.guest.Load() || now.Sub(s.guestAt) < limit || !s.mustAuthenticate() {
+		return false
+	}
+	s.srv.log.Info("closing a client: it has not authenticated within auth-timeout", "client", s.id, "addr", s.addr)
+	return true
+}
+
+// makeRoom closes the oldest guest, or else the oldest handshake, if there are too many
+// of both or no place for another client. It says whether it did.
+func (srv *Server) makeRoom(tls bool) bool {
+	c, handshakes := &srv.clients, srv.tls.count.Load()
+	var oldest *session
+	c.mu.Lock()
+	crowded := srv.noPlace() || int64(len(c.guests))+handshakes >= max(fewGuests, srv.maxClients.Load()/4)
+	if crowded && !srv.acl.Default().Load().Open() {
+		for _, s := range c.guests {
+			if !s.evicting.Load() && (oldest == nil || s.id < oldest.id) {
+				oldest = s
+			}
+		}
+	}
+	c.mu.Unlock()
+	switch {
+	case oldest != nil:
+		oldest.evicting.Store(true)
+		oldest.car.evict(nil)
+	case handshakes > 0 && (crowded || tls && handshakes >= srv.mostHandshakes()):
+		srv.tls.dropOldest()
+	default:
+		return false
+	}
+	srv.stats.crowded.Add(1)
+	return true
+}
+
+// mostHandshakes is how many handshakes may be under way for the memory they take.
+func (srv *Server) mostHandshakes() int64 {
+	if limit := srv.budget.Clients.Limit(); limit > 0 {
+		return max(fewGuests, limit/8/handshakeMemory)
+	}
+	return srv.maxClients.Load()
+}
+
+// noPlace says that there is no room for another connection. Those that shake hands
+// count too.
+func (srv *Server) noPlace() bool {
+	return srv.clients.count.Load()+srv.tls.count.Load() >= srv.maxClients.Load()
+}
+
+// dropOldest ends the handshake that began first.
+func (t *tlsFront) dropOldest() {
+	var oldest net.Conn
+	var since time.Time
+	t.greeting.Range(func(conn, at any) bool {
+		if at := at.(time.Time); oldest == nil || at.Before(since) {
+			oldest, since = conn.(net.Conn), at
+		}
+		return true
+	})
+	if oldest != nil {
+		t.greeting.Delete(oldest) // the next one is another
+		oldest.Close()
+	}
+}
