@@ -74,6 +74,9 @@ func (p *pipe) read() {
 	for {
 		n, err := p.conn.Read(buf)
 		p.mu.Lock()
+		if err != nil {
+			p.ended()
+		}
 		for (p.waiting || p.stalled || p.pending() > pausedRead) && !p.closed && !((p.paused || p.blocked != nil) && err != nil) {
 			p.free.Wait()
 		}

@@ -189,6 +189,7 @@ func (l *loop) event(e *unix.EpollEvent) {
 			// Not reading just now, and the client sends no more. It may still
 			// read: what it has sent is answered, and then its end is read.
 			c.eof = true
+			c.ended()
 			c.interest()
 		}
 	}

@@ -56,9 +56,11 @@ type session struct {
 	stalled   bool // unparsed commands wait until the client takes its replies
 	closing   bool // close once everything is sent
 	closed    bool
-	deferred  *deferred
-	blocked   *blocked // a command that waits for an element
-	parts     *parts   // a reply that comes in parts
+	// halfClosed: the client sends no more.
+	halfClosed bool
+	deferred   *deferred
+	blocked    *blocked // a command that waits for an element
+	parts      *parts   // a reply that comes in parts
 
 	// What the client set.
 	db            int
@@ -549,6 +551,7 @@ type deferred struct {
 	args  [][]byte
 	reply wire.Writer
 	after func() // if set, run on the carrier when the reply is there
+	stop  script.Stop
 }
 
 // defer_ hands a command to a worker once the turn's batch is committed. The
@@ -556,6 +559,9 @@ type deferred struct {
 func (s *session) defer_(cmd *command.Command, args [][]byte, run func(*wire.Writer)) {
 	d := &deferred{cmd: cmd, args: copyArgs(args), reply: wire.Writer{Proto: s.out.Proto}}
 	s.waiting, s.deferred, s.denials = true, d, nil
+	if s.halfClosed {
+		s.ended()
+	}
 	if cmd.Flags&command.Blocking != 0 { // it may be long until it is known whether it waits
 		s.show(cmd, d.args)
 		s.shown = true
@@ -583,7 +589,7 @@ func (s *session) defer_(cmd *command.Command, args [][]byte, run func(*wire.Wri
 		} else {
 			c := executor.Call{
 				Cmd: cmd, Args: d.args, DB: db, Reply: &d.reply, NoTouch: noTouch, Cold: cold,
-				Caller: &caller{s: s}, Queue: queue, Watch: watch, By: s.id, Reads: reads,
+				Caller: &caller{s: s, stop: &d.stop}, Queue: queue, Watch: watch, By: s.id, Reads: reads,
 				Begin: s.tries,
 			}
 			if watch == nil {
