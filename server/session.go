@@ -749,6 +749,16 @@ func (s *session) compact() {
 	s.sent = 0
 }
 
+// messagesOnly says that what is held back are messages, and no replies.
+func (s *session) messagesOnly() bool {
+	for i := range s.holds {
+		if s.holds[i].answers > 0 {
+			return false
+		}
+	}
+	return true
+}
+
 // pending is how many bytes of replies the client has not taken.
 func (s *session) pending() int { return len(s.out.Buf) - s.sent }
 
