@@ -93,7 +93,9 @@ func (b *buffer) room(n int) error {
 	if need <= cap(b.b) {
 		return nil
 	}
-	size := max(need, min(2*cap(b.b), cap(b.b)+1<<20), 64)
+	// In proportion to what there is: by fixed steps a large string would be copied
+	// once per step. A quarter, since what is spare counts as held.
+	size := max(need, min(2*cap(b.b), cap(b.b)+max(1<<20, cap(b.b)/4)), 64)
 	if err := b.c.st.alloc(int64(size - cap(b.b))); err != nil {
 		return err
 	}
@@ -101,7 +103,7 @@ func (b *buffer) room(n int) error {
 	grown := make([]byte, len(b.b), size)
 	copy(grown, b.b)
 	b.b = grown
-	return b.c.st.Work(n >> 3)
+	return b.c.st.Work((n + len(b.b)) >> 3)
 }
 
 func (b *buffer) add(s string) error {

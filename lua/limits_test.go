@@ -339,3 +339,52 @@ func TestDeepNestingIsAnError(t *testing.T) {
 		}
 	}
 }
+
+// The steps inside of one call of a library count by what they cost: a long set of
+// characters, or a comparison of long strings, is no single step.
+func TestWorkOfPatternsIsCounted(t *testing.T) {
+	t.Parallel()
+	for name, src := range map[string]string{
+		"set":            `(("x"):rep(2e4)):find("[" .. ("a"):rep(2e4) .. "]*z")`,
+		"back reference": `(("a"):rep(2e4) .. "b"):find("^(.-)%1c")`,
+	} {
+		p, err := lua.Compile(src, "work")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, ticks := lua.New(), 0
+		s.SetBudget(20000, func() error { ticks++; return nil })
+		if _, err := s.Call(s.Load(p)); err != nil {
+			t.Fatal(err)
+		}
+		if ticks < 100 {
+			t.Errorf("%s: the hook was called %d times", name, ticks)
+		}
+	}
+}
+
+// A string that a library builds is not copied over and over while it grows: a script
+// reaches its limit of memory soon. Not parallel: what is allocated is measured.
+func TestGrowingStringIsCopiedSeldom(t *testing.T) {
+	const limit = 64 << 20
+	for name, src := range map[string]string{
+		"gsub":   `(("x"):rep(1e5)):gsub("x", ("y"):rep(1e5))`,
+		"concat": `local s, t = ("x"):rep(1e5), {} for i = 1, 2000 do t[i] = s end table.concat(t)`,
+	} {
+		p, err := lua.Compile(src, "grow")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := lua.New()
+		s.SetLimit(limit)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		if _, err := s.Call(s.Load(p)); err != lua.ErrMemory {
+			t.Errorf("%s: %v", name, err)
+		}
+		runtime.ReadMemStats(&after)
+		if n := (after.TotalAlloc - before.TotalAlloc) / limit; n > 12 {
+			t.Errorf("%s: %d times its limit was allocated", name, n)
+		}
+	}
+}

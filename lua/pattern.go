@@ -42,10 +42,14 @@ func (m *matcher) run(s, p int) int {
 	return m.match(s, p)
 }
 
-// step counts the work.
-func (m *matcher) step() bool {
-	if m.steps++; m.steps&63 == 0 {
-		if err := m.c.st.Work(64); err != nil {
+// step counts a step of the match. It is false when the match has failed.
+func (m *matcher) step() bool { return m.work(1) }
+
+// work counts n steps, and tells them to the state's budget now and then.
+func (m *matcher) work(n int) bool {
+	if m.steps += n; m.steps >= 64 {
+		n, m.steps = m.steps, 0
+		if err := m.c.st.Work(n); err != nil {
 			m.fail(err)
 		}
 	}
@@ -248,11 +252,10 @@ func (m *matcher) backReference(s, digit int) int {
 		return -1
 	}
 	start := m.captures[i].start
-	if len(m.src)-s >= n && m.src[start:start+n] == m.src[s:s+n] {
-		m.steps += n
-		return s + n
+	if len(m.src)-s < n || !m.work(n>>3) || m.src[start:start+n] != m.src[s:s+n] {
+		return -1
 	}
-	return -1
+	return s + n
 }
 
 // classEnd gives where the single-character class at p ends.
@@ -301,6 +304,7 @@ func (m *matcher) single(c byte, p, ep int) bool {
 
 // inSet says whether c belongs to the set that begins at p and whose ] is at end.
 func (m *matcher) inSet(c byte, p, end int) bool {
+	m.work((end - p) >> 2) // a long set is long work; a failure ends the next step
 	in := true
 	p++
 	if m.pat[p] == '^' {

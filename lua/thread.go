@@ -209,6 +209,17 @@ func (th *thread) where(level int) (chunk string, line int) {
 	return fr.fn.proto.chunk, fr.currentLine()
 }
 
+// Where gives the chunk and line of the innermost Lua function that runs. The chunk is
+// "" when none does. A hook of the budget may call it.
+func (s *State) Where() (chunk string, line int) {
+	for fr := s.cur.frame; fr != nil && fr != &s.cur.first; fr = fr.prev {
+		if fr.isLua() {
+			return fr.fn.proto.chunk, fr.currentLine()
+		}
+	}
+	return "", 0
+}
+
 // errorAt makes an error that begins with the place of a level.
 func (th *thread) errorAt(level int, msg string) *Error {
 	chunk, line := th.where(level)

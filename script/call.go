@@ -20,6 +20,11 @@ func (st *state) call(c *lua.Call, raised bool) error {
 	if st.run.c == nil {
 		return raise(c, "redis.call/pcall can only be called inside a script invocation")
 	}
+	if j := st.run.job; j != nil && j.stop.wished() { // a command may take long
+		if err := st.tick(); err != nil {
+			return lua.Abort(err)
+		}
+	}
 	if msg := st.gather(c); msg != "" {
 		return st.deliver(c, st.errorTable("ERR "+msg), raised)
 	}

@@ -44,14 +44,16 @@ const (
 	msgLibraryNames = "Library names can only contain letters, numbers, or underscores(_) and must be at least one character long"
 )
 
-// killedError is what the client of a killed script is told. Unlike in Redis
-// nothing that the script wrote stays.
-func killedError(name string, eval bool) error {
-	by := "FUNCTION KILL"
-	if eval {
-		by = "SCRIPT KILL"
-	}
-	return command.Error(fmt.Sprintf("ERR Script killed by user with %s... script: %s, what it wrote is undone.", by, name))
+// killed is what the client of a killed script is told, in Redis's words: SCRIPT KILL
+// also of a function. Unlike in Redis nothing that the script wrote stays.
+type killed struct {
+	name  string
+	chunk string // where it was, and
+	line  int
+}
+
+func (k *killed) Error() string {
+	return fmt.Sprintf("ERR Script killed by user with SCRIPT KILL... script: %s, on @%s:%d.", k.name, k.chunk, k.line)
 }
 
 // aloneError is what the client of a script is told that kept all others waiting.

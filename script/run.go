@@ -55,8 +55,8 @@ type run struct {
 }
 
 var (
-	errKilled = errors.New("the script was killed")
-	errAlone  = errors.New("the script held the whole keyspace for too long")
+	errLeft  = errors.New("the client of the script has gone")
+	errAlone = errors.New("the script held the whole keyspace for too long")
 )
 
 // admit says why a program may not be run now.
@@ -177,10 +177,17 @@ func (st *state) overBudget() error {
 // tick is called now and then by a script on a worker.
 func (st *state) tick() error {
 	r := &st.run
-	if r.job.killed.Load() {
-		return errKilled
+	// A transaction goes on behind a script that was killed: the wish is fulfilled.
+	if r.job.stop.killed.Swap(false) {
+		k := &killed{name: r.p.name}
+		k.chunk, k.line = st.Where()
+		return k
 	}
-	took := time.Since(r.job.start)
+	now := time.Now()
+	if t := r.job.stop.deadline.Load(); t != 0 && now.UnixNano() >= t {
+		return errLeft
+	}
+	took := now.Sub(r.job.start)
 	if tx := r.c.Tx; tx.Numbers == nil && tx.Space != nil {
 		switch {
 		case tx.OneState && took > max(st.e.Threshold(), minAlone):
@@ -231,9 +238,12 @@ func (st *state) enter(keys, args [][]byte) error {
 	switch {
 	case st.run.c.Tx.Err() != nil:
 		return err
-	case errors.Is(err, errKilled):
-		st.e.Logger.Info("a script was killed", "script", st.run.p.name)
-		return killedError(st.run.p.name, st.run.p.eval)
+	case errors.As(err, new(*killed)):
+		st.e.Logger.Info("a script was killed by "+killer(st.run.p.eval)+"; what it wrote is undone", "script", st.run.p.name)
+		return command.Error(err.Error())
+	case errors.Is(err, errLeft):
+		st.e.Logger.Info("a script was ended, since its client has gone; what it wrote is undone", "script", st.run.p.name)
+		return command.Error("ERR " + err.Error())
 	case errors.Is(err, errAlone):
 		return aloneError(st.run.p.name)
 	case errors.Is(err, lua.ErrMemory) || errors.Is(err, errLargeReply):

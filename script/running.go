@@ -19,13 +19,38 @@ type running struct {
 
 // job is a script that a worker runs.
 type job struct {
-	name   string
-	eval   bool
-	args   [][]byte
-	start  time.Time
-	killed atomic.Bool
-	space  *keyspace.Space // told that the job runs
+	name  string
+	eval  bool
+	args  [][]byte
+	start time.Time
+	stop  *Stop
+	space *keyspace.Space // told that the job runs
 }
+
+// Stop is the wish of others that the scripts of one command end. It belongs to the
+// command and not to a run of its script: a command that is run again, since it met
+// another one, must not forget that it was killed.
+type Stop struct {
+	killed   atomic.Bool
+	deadline atomic.Int64 // in nanoseconds since 1970; 0 is none
+}
+
+// Stoppable is a command.Caller that has a Stop for the command under way, or nil.
+type Stoppable interface{ Stop() *Stop }
+
+// At has the scripts of the command end at a time: their client has gone, and nobody
+// waits for the reply. An earlier time stays.
+func (s *Stop) At(t time.Time) {
+	for {
+		old := s.deadline.Load()
+		if old != 0 && old <= t.UnixNano() || s.deadline.CompareAndSwap(old, t.UnixNano()) {
+			return
+		}
+	}
+}
+
+// wished says that the script may have to end: tick knows.
+func (s *Stop) wished() bool { return s.killed.Load() || s.deadline.Load() != 0 }
 
 func (r *running) init() { r.jobs = make(map[*job]struct{}) }
 
@@ -33,6 +58,12 @@ func (r *running) add(c *command.Ctx, p *program) *job {
 	// The arguments live as long as the execution, and FUNCTION STATS may copy them
 	// until remove.
 	j := &job{name: p.name, eval: p.eval, args: c.Args, start: time.Now()}
+	if s, ok := c.Caller.(Stoppable); ok {
+		j.stop = s.Stop()
+	}
+	if j.stop == nil {
+		j.stop = new(Stop)
+	}
 	if tx := c.Tx; tx.Space != nil && tx.Numbers == nil && !tx.OneState {
 		j.space = tx.Space
 		j.space.Scripts.Add(1)
@@ -61,21 +92,19 @@ func (r *running) figures() (n int64, longest time.Duration) {
 	return int64(len(r.jobs)), longest
 }
 
-// Kill ends the scripts, or the functions, that have run for longer than the
-// threshold.
+// Kill ends all scripts, or all functions, that run, however short a time: what they
+// wrote was seen by nobody and is undone, so that there is no reason to wait. It fails
+// if none of that kind runs.
 func (e *Engine) Kill(eval bool) error {
-	threshold := e.Threshold()
 	r := &e.running
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	killed, others := 0, 0
 	for j := range r.jobs {
-		switch {
-		case time.Since(j.start) < threshold:
-		case j.eval == eval:
-			j.killed.Store(true)
+		if j.eval == eval {
+			j.stop.killed.Store(true)
 			killed++
-		default:
+		} else {
 			others++
 		}
 	}
@@ -95,7 +124,7 @@ func (e *Engine) KillAll() {
 	e.running.mu.Lock()
 	defer e.running.mu.Unlock()
 	for j := range e.running.jobs {
-		j.killed.Store(true)
+		j.stop.killed.Store(true)
 	}
 }
 

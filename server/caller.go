@@ -2,6 +2,7 @@ package server
 
 import (
 	"redoubt/command"
+	"redoubt/script"
 	"redoubt/wire"
 )
 
@@ -12,7 +13,8 @@ type caller struct {
 	// carried: it is used on the session's carrier, which holds mu. Else a worker
 	// uses it while the session waits.
 	carried bool
-	blocked bool // it is the caller of a command that has waited
+	stop    *script.Stop // of the command that a worker runs
+	blocked bool         // it is the caller of a command that has waited
 }
 
 const errGone = command.Error("ERR the client has gone")

@@ -79,6 +79,9 @@ func (p *pipe) read() {
 	for {
 		n, err := p.conn.Read(buf)
 		p.mu.Lock()
+		if err != nil {
+			p.ended()
+		}
 		for (p.waiting || p.stalled || p.pending() > p.unread) && !p.closed && !((p.paused || p.blocked != nil) && err != nil) {
 			p.free.Wait()
 		}

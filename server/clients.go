@@ -127,6 +127,9 @@ func (srv *Server) leave(s *session) {
 		srv.pause.drop(s)
 	}
 	s.abandon()
+	if s.deferred != nil {
+		s.deferred.stop.At(time.Now())
+	}
 	s.watch.End()
 	s.discharge()
 }

@@ -66,14 +66,14 @@ func (srv *Server) scriptCommands() []*local {
 		}, run: scriptDebug},
 		{Command: &command.Command{
 			Name: "kill", Group: command.Scripting, Since: "2.6.0", Arity: 2, Flags: busy, Tips: killTips,
-			Summary:    "Ends the scripts that run for longer than busy-reply-threshold, and undoes what they wrote.",
+			Summary:    "Ends the scripts that run, and undoes what they wrote.",
 			Complexity: "O(1)",
 		}, run: func(c *localCall) error { return answerKill(c, true) }},
 	}
 	functions := []*local{
 		{Command: &command.Command{
 			Name: "kill", Group: command.Scripting, Since: "7.0.0", Arity: 2, Flags: busy, Tips: killTips,
-			Summary:    "Ends the functions that run for longer than busy-reply-threshold, and undoes what they wrote.",
+			Summary:    "Ends the functions that run, and undoes what they wrote.",
 			Complexity: "O(1)",
 		}, run: func(c *localCall) error { return answerKill(c, false) }},
 		{Command: &command.Command{
@@ -132,6 +132,21 @@ func scriptDebug(c *localCall) error {
 
 // Hurried implements script.Hurried: on its carrier a session's mu is held.
 func (c *caller) Hurried() bool { return c.carried }
+
+// Stop implements script.Stoppable.
+func (c *caller) Stop() *script.Stop { return c.stop }
+
+// halfClosedGrace is how long the script of a client may go on that has closed its
+// side of the connection: it may still read, as one at the end of a shell's pipe does,
+// but most often it has gone.
+const halfClosedGrace = time.Second
+
+// ended is told that the client has closed its side of the connection. mu is held.
+func (s *session) ended() {
+	if s.halfClosed = true; s.deferred != nil {
+		s.deferred.stop.At(time.Now().Add(halfClosedGrace))
+	}
+}
 
 // Recording implements script.Recorder: the session's statistics have a record of
 // what its scripts ran.
@@ -216,6 +231,7 @@ func infoScripts(t *infoText) {
 }
 
 var (
-	_ script.Recorder = (*caller)(nil)
-	_ script.Hurried  = (*caller)(nil)
+	_ script.Recorder  = (*caller)(nil)
+	_ script.Hurried   = (*caller)(nil)
+	_ script.Stoppable = (*caller)(nil)
 )

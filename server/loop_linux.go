@@ -11,6 +11,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"redoubt/engine"
 )
 
 // loop is an event loop on epoll: it carries the plain connections that were
@@ -30,7 +32,8 @@ type loop struct {
 
 	mu       sync.Mutex
 	posted   []posted
-	pushed   []*conn // sessions to which something was pushed
+	pushed   []*conn     // sessions to which something was pushed, and
+	heard    atomic.Bool // there are some: to be asked without the lock
 	signaled atomic.Bool
 	// A loop that is awake looks at all that was posted before it waits, so it need
 	// not be woken: poked is enough.
@@ -190,6 +193,7 @@ func (l *loop) event(e *unix.EpollEvent) {
 			// Not reading just now, and the client sends no more. It may still
 			// read: what it has sent is answered, and then its end is read.
 			c.eof = true
+			c.ended()
 			c.interest()
 		}
 	}
@@ -301,7 +305,9 @@ func (l *loop) touch(c *conn) {
 	}
 }
 
-// endTurn commits, releases replies and sends them.
+// endTurn commits, releases replies and sends them. What the commit has pushed to other
+// clients is sent before its replies: who has the reply of a write may count on it that
+// others were told to drop what they keep of the key.
 func (l *loop) endTurn() {
 	ticket := l.turn.commit()
 	for _, w := range l.turn.workers {
@@ -309,9 +315,23 @@ func (l *loop) endTurn() {
 	}
 	clear(l.turn.workers)
 	l.turn.workers = l.turn.workers[:0]
-	l.movePushed()
 	durable := l.srv.durable()
-	for _, c := range l.dirty {
+	l.pushElsewhere(durable)
+	writers := len(l.dirty)
+	l.movePushed()
+	l.send(l.dirty[writers:], ticket, durable)
+	l.send(l.dirty[:writers], ticket, durable)
+	clear(l.dirty)
+	l.dirty, l.output = l.dirty[:0], 0
+	l.srv.relieve(&l.turn)
+	if len(l.held) > 0 {
+		l.unpark()
+	}
+}
+
+// send ends the turn for some sessions.
+func (l *loop) send(list []*conn, ticket, durable engine.Ticket) {
+	for _, c := range list {
 		c.dirty = false
 		if c.closed {
 			continue
@@ -321,12 +341,6 @@ func (l *loop) endTurn() {
 		l.flush(c)
 		l.park(c)
 		c.mu.Unlock()
-	}
-	clear(l.dirty)
-	l.dirty, l.output = l.dirty[:0], 0
-	l.srv.relieve(&l.turn)
-	if len(l.held) > 0 {
-		l.unpark()
 	}
 }
 
@@ -340,14 +354,18 @@ func (l *loop) park(c *conn) {
 
 func (l *loop) unpark() {
 	durable := l.srv.durable()
-	for c := range l.held {
-		c.mu.Lock()
-		c.release(durable)
-		l.flush(c)
-		if len(c.holds) == 0 || c.closed {
-			delete(l.held, c)
+	for _, messages := range []bool{true, false} { // first those who wait for nothing else
+		for c := range l.held {
+			c.mu.Lock()
+			if c.messagesOnly() == messages || !messages {
+				c.release(durable)
+				l.flush(c)
+				if len(c.holds) == 0 || c.closed {
+					delete(l.held, c)
+				}
+			}
+			c.mu.Unlock()
 		}
-		c.mu.Unlock()
 	}
 	l.holding.Store(len(l.held) > 0)
 }
@@ -459,6 +477,7 @@ func (l *loop) post(c *conn, f func()) {
 	l.mu.Lock()
 	if f == nil {
 		l.pushed = append(l.pushed, c)
+		l.heard.Store(true)
 	} else {
 		l.posted = append(l.posted, posted{c, f})
 	}
@@ -505,6 +524,7 @@ func (l *loop) movePushed() {
 	l.mu.Lock()
 	list := l.pushed
 	l.pushed = nil
+	l.heard.Store(false)
 	l.mu.Unlock()
 	for _, c := range list {
 		c.mu.Lock()

@@ -25,6 +25,9 @@ import (
 //  4. No byte of a message is sent before its ticket is durable.
 //  5. A client that does not read is closed by the limit of its class, and what is
 //     still in the queue counts.
+//  6. The messages of a commit are sent before its replies, as far as their clients'
+//     sockets take them: on one loop always (endTurn), to another loop if the client is
+//     idle and they are few (pushElsewhere).
 
 // pushQueue is what was pushed to a session and is not in its output yet.
 type pushQueue struct {

@@ -104,7 +104,7 @@ func TestEndlessFunction(t *testing.T) {
 	c.want(`"two"`, "FUNCTION", "LOAD", "#!lua name=two\nredis.register_function('two', function() return 2 end)")
 	c.want("(integer) 2", "FCALL", "two", "0")
 	c.until("OK", "FUNCTION", "KILL")
-	if v, err := bad.Read(); err != nil || !strings.HasPrefix(v.String(), "(error) ERR Script killed by user with FUNCTION KILL") {
+	if v, err := bad.Read(); err != nil || !strings.HasPrefix(v.String(), "(error) ERR Script killed by user with SCRIPT KILL") {
 		t.Error(v, err)
 	}
 }

@@ -58,9 +58,11 @@ type session struct {
 	stalled   bool // unparsed commands wait until the client takes its replies
 	closing   bool // close once everything is sent
 	closed    bool
-	deferred  *deferred
-	blocked   *blocked // a command that waits for an element
-	parts     *parts   // a reply that comes in parts
+	// halfClosed: the client sends no more.
+	halfClosed bool
+	deferred   *deferred
+	blocked    *blocked // a command that waits for an element
+	parts      *parts   // a reply that comes in parts
 
 	// What the client set.
 	db            int
@@ -563,6 +565,7 @@ type deferred struct {
 	size  int // of what is kept for it
 	reply wire.Writer
 	after func() // if set, run on the carrier when the reply is there
+	stop  script.Stop
 }
 
 // defer_ hands a command to a worker once the turn's batch is committed.
@@ -570,6 +573,9 @@ func (s *session) defer_(cmd *command.Command, args [][]byte, run func(*wire.Wri
 	d := &deferred{cmd: cmd, reply: wire.Writer{Proto: s.out.Proto}}
 	d.args, d.size = s.retain(args)
 	s.waiting, s.deferred, s.denials = true, d, nil
+	if s.halfClosed {
+		s.ended()
+	}
 	if cmd.Flags&command.Blocking != 0 { // it may be long until it is known whether it waits
 		s.show(cmd, d.args)
 		s.shown = true
@@ -597,7 +603,7 @@ func (s *session) defer_(cmd *command.Command, args [][]byte, run func(*wire.Wri
 		} else {
 			c := executor.Call{
 				Cmd: cmd, Args: d.args, DB: db, Reply: &d.reply, NoTouch: noTouch, Cold: cold,
-				Caller: &caller{s: s}, Queue: queue, Watch: watch, By: s.id, Reads: reads,
+				Caller: &caller{s: s, stop: &d.stop}, Queue: queue, Watch: watch, By: s.id, Reads: reads,
 				Begin: s.tries,
 			}
 			if watch == nil {
@@ -731,6 +737,16 @@ func (s *session) compact() {
 		s.holds[i].end -= s.sent
 	}
 	s.sent = 0
+}
+
+// messagesOnly says that what is held back are messages, and no replies.
+func (s *session) messagesOnly() bool {
+	for i := range s.holds {
+		if s.holds[i].answers > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // pending is how many bytes of replies the client has not taken.
