@@ -31,7 +31,8 @@ import (
 //
 // Stores of versions before have no row, so before a prefix is registered it is looked for
 // their rows: outside for rows of counters, which every store has that ever had a key, and
-// inside where this store has none itself (Options.Unused).
+// inside where this store has none itself (Options.Unused). By the same ranges it is known
+// whether the rows of two such stores lie apart, so that one of them can be moved away.
 
 const (
 	registry      = "\x00redoubt\x00"
@@ -41,7 +42,7 @@ const (
 )
 
 // ErrNested says that the prefix of a store is the beginning of another's.
-var ErrNested = errors.New("no prefix may be the beginning of another's")
+var ErrNested = errors.New("prefixes of stores overlap")
 
 // checkPrefix returns an error if a store cannot have such a prefix.
 func checkPrefix(prefix string) error {
@@ -82,20 +83,25 @@ func (e *Engine) tryRegister(ctx context.Context) error {
 	if err != nil || stored != nil {
 		return err
 	}
+	outer, err := p.outer(ctx)
+	switch {
+	case err != nil:
+		return err
+	case outer != "" && !e.opt.Reader:
+		return fmt.Errorf("%w: %q begins with %q, the prefix of another store of this cluster, which would take the rows of this store for its own: choose another one (tikv-prefix); what is stored there already can be moved by redoubt copy and removed by redoubt drop",
+			ErrNested, e.opt.Prefix, outer)
+	case outer != "" && !e.apart(outer):
+		return fmt.Errorf("%w: %q begins with %q, the prefix of another store of this cluster, which has rows of its own among those of this store, so that they cannot be told apart: read the data by clients of a server of the version that has written it",
+			ErrNested, e.opt.Prefix, outer)
+	}
 	if inner, err := p.inner(ctx); err != nil {
 		return err
 	} else if inner != "" {
-		return fmt.Errorf("the prefix %q is the beginning of %q, the prefix of another store of this cluster, whose rows this store would take for its own: choose another one (tikv-prefix), or move the other store by redoubt copy and remove it by redoubt drop: %w",
-			e.opt.Prefix, inner, ErrNested)
+		return fmt.Errorf("%w: %q is the beginning of %s, whose rows this store would take for its own: choose another one (tikv-prefix), or move the other store by redoubt copy and remove it by redoubt drop",
+			ErrNested, e.opt.Prefix, inner)
 	}
 	if e.opt.Reader {
 		return nil
-	}
-	if outer, err := p.outer(ctx); err != nil {
-		return err
-	} else if outer != "" {
-		return fmt.Errorf("the prefix %q begins with %q, the prefix of another store of this cluster, which would take the rows of this store for its own: choose another one (tikv-prefix); what is stored there already can be moved by redoubt copy and removed by redoubt drop: %w",
-			e.opt.Prefix, outer, ErrNested)
 	}
 	txn, err := e.transaction(p.snap, ts)
 	if err != nil {
@@ -145,8 +151,19 @@ func (p *prober) outer(ctx context.Context) (string, error) {
 	return string(key[:bytes.Index(key, []byte(counterRows))]), nil
 }
 
-// inner returns the prefix of a store that begins with this one's, or "". Of a store that
-// is not registered it is what one can read of it.
+// apart says whether the store of an outer prefix has no rows of its own where this one
+// has its rows.
+func (e *Engine) apart(outer string) bool {
+	more := []byte(e.opt.Prefix[len(outer):])
+	for _, r := range e.opt.Unused {
+		if bytes.Compare(r[0], more) <= 0 && bytes.Compare(successor(more), r[1]) <= 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// inner says what a store is known by whose prefix begins with this one's, or "".
 func (p *prober) inner(ctx context.Context) (string, error) {
 	row := []byte(registeredRow + p.e.opt.Prefix)
 	key, err := p.first(ctx, row, successor(row))
@@ -154,7 +171,7 @@ func (p *prober) inner(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if key != nil {
-		return string(key[len(registeredRow):]), nil
+		return fmt.Sprintf("%q, the prefix of another store of this cluster", key[len(registeredRow):]), nil
 	}
 	prefix := []byte(p.e.opt.Prefix)
 	if key, err = p.first(ctx, prefix, successor(prefix)); key == nil || err != nil {
@@ -171,7 +188,7 @@ func (p *prober) inner(ctx context.Context) (string, error) {
 	if n := bytes.IndexFunc(text, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }); n > 0 {
 		text = text[:n]
 	}
-	return string(prefix) + cut(text), nil
+	return fmt.Sprintf("%q, a key of another store of this cluster", string(prefix)+cut(text)), nil
 }
 
 // any returns the first key of one of the ranges, or nil if all are empty.

@@ -29,7 +29,12 @@ func (m *mock) try(t testing.TB, o Options) (*Engine, error) {
 
 func (m *mock) put(t testing.TB, prefix string, rows ...string) {
 	t.Helper()
-	e := m.open(t, Options{Prefix: prefix})
+	write(t, m.open(t, Options{Prefix: prefix}), rows...)
+}
+
+// write writes rows, and closes the engine.
+func write(t testing.TB, e *Engine, rows ...string) {
+	t.Helper()
 	v, err := e.Begin(true)
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +82,7 @@ func refused(t testing.TB, m *mock, o Options, other string) {
 	if err == nil {
 		e.Close()
 	}
-	if !errors.Is(err, ErrNested) || !strings.Contains(err.Error(), fmt.Sprintf("%q", o.Prefix)) || !strings.Contains(err.Error(), fmt.Sprintf("%q", other)) {
+	if !errors.Is(err, ErrNested) || !strings.Contains(err.Error(), fmt.Sprintf("%q", o.Prefix)) || !strings.Contains(err.Error(), `"`+other) {
 		t.Errorf("prefix %q beside %q: error %v", o.Prefix, other, err)
 	}
 }
@@ -145,21 +150,11 @@ func TestNestedPrefixesOfOldVersions(t *testing.T) {
 	refused(t, m, Options{Prefix: "redoubt:a"}, "redoubt:")
 	m.put(t, "redoubt:", "\x01\x00\x02") // its data is found, and from here on it is registered
 	m.forget(t)
-	e := m.open(t, Options{Prefix: "redoubt:abc", Reader: true})
-	v, err := e.Begin(true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var b engine.Batch
-	b.Put([]byte("\x01\x00\x01"), []byte("v"))
-	_, err = v.Commit(&b)
-	v.Close()
-	if err = errors.Join(err, e.Close()); err != nil {
-		t.Fatal(err)
-	}
+	write(t, m.open(t, Options{Prefix: "redoubt:abc", Reader: true, Unused: unused}), "\x01\x00\x01")
 	refused(t, m, Options{Prefix: "redoubt:", Unused: unused}, "redoubt:abc")
 	refused(t, m, Options{Prefix: "redoubt:", Unused: unused, Reader: true}, "redoubt:abc")
-	e = m.open(t, Options{Prefix: "redoubt:abc", Reader: true, Unused: unused}) // to move its data away
+	refused(t, m, Options{Prefix: "redoubt:1", Unused: unused, Reader: true}, "redoubt:") // where redoubt: has rows
+	e := m.open(t, Options{Prefix: "redoubt:abc", Reader: true, Unused: unused})          // to move its data away
 	if _, found := rowOf(t, e, "\x01\x00\x01"); !found {
 		t.Error("the inner store's row is not found")
 	}
