@@ -27,6 +27,8 @@ type HubOptions struct {
 	// before the first of them has an acknowledgement of more, and after the last of
 	// them has one of less. Calls do not overlap; it must not call the hub.
 	Changed func(Interest)
+	// Came, if set, is told the id of a front end that has connected. It must not wait.
+	Came func(id string)
 	// Queue is how many bytes may wait for a follower before it is given up: 64 MB.
 	Queue int
 	Timing
@@ -182,6 +184,9 @@ func (h *Hub) serve(f *follower) {
 	h.setList(append(slices.Clone(*h.list.Load()), f))
 	h.mu.Unlock()
 	h.o.Log.Info("a front end listens", "peer", f.id)
+	if h.o.Came != nil {
+		h.o.Came(f.id)
+	}
 	h.work.Go(f.write)
 	f.close(h.read(f))
 	if errors.Is(f.reason(), errSlow) {

@@ -89,9 +89,9 @@ var ErrNotEmpty = errors.New("the destination is not empty")
 
 type copying struct {
 	Options
-	from   Source
-	to     engine.Engine
-	mark   mark
+	from Source
+	to   engine.Engine
+	mark mark
 }
 
 // Run copies everything. After an error, also that of a context which has ended, it

@@ -208,6 +208,12 @@ func (f *Fleet) Announce(change func(*Member)) {
 	f.mu.Lock()
 	f.changes = append(f.changes, change)
 	f.mu.Unlock()
+	f.Look()
+}
+
+// Look has the own row written and those of the others read now, and does not wait for
+// it.
+func (f *Fleet) Look() {
 	select {
 	case f.changed <- struct{}{}:
 	default:

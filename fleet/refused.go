@@ -16,10 +16,7 @@ import (
 // that this process cannot reach.
 func (f *Fleet) Refused(id ID) {
 	f.report(id, true)
-	select {
-	case f.changed <- struct{}{}:
-	default:
-	}
+	f.Look()
 }
 
 // Reached reports that a member has answered at its address.

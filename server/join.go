@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -188,6 +189,15 @@ func (s peerSource) Peers() (list []bus.Peer) {
 		}
 	}
 	return list
+}
+
+// Came has the rows of members read at once if one has connected that is not known yet: it
+// waits to be followed before it lets clients in.
+func (s peerSource) Came(id string) {
+	known := slices.ContainsFunc(s.Peers(), func(p bus.Peer) bool { return p.ID == id })
+	if !known {
+		s.Look()
+	}
 }
 
 func (s peerSource) Reached(id string) {

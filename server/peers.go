@@ -52,8 +52,9 @@ type PeerSource interface {
 	Peers() []bus.Peer
 	// OnChange has a function called after each change of them, which does not wait.
 	OnChange(func())
-	// Reached and Refused are told of the others what the bus finds: that one answers, and
-	// that nobody listens at the address of one.
+	// Came, Reached and Refused are told of the others what the bus finds: that one has
+	// connected, that one answers, and that nobody listens at the address of one.
+	Came(id string)
 	Reached(id string)
 	Refused(id string)
 }
@@ -121,7 +122,7 @@ func (srv *Server) StartPeers(o PeerOptions) error {
 	var err error
 	p.hub, err = bus.Listen(bus.HubOptions{
 		Listener: o.Listener, Secret: o.Secret, Self: o.Self, TLS: serve, Log: srv.log, Timing: o.Timing,
-		Changed: p.theyWant, Queue: int(srv.cfg.Int("cluster-link-sendbuf-limit")),
+		Changed: p.theyWant, Came: o.Source.Came, Queue: int(srv.cfg.Int("cluster-link-sendbuf-limit")),
 	})
 	if err != nil {
 		return err

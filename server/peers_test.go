@@ -44,6 +44,7 @@ func (o *others) OnChange(f func()) {
 	o.call = append(o.call, f)
 }
 
+func (o *others) Came(string)    {}
 func (o *others) Reached(string) {}
 func (o *others) Refused(string) {}
 

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"redoubt/copier"
@@ -138,5 +139,81 @@ func TestCopyWantsStoresAtRest(t *testing.T) {
 	}
 	if list, err := os.ReadDir(done); err != nil || len(list) > 0 {
 		t.Errorf("something was left: %v %v", list, err)
+	}
+}
+
+// A copy that was cut short says where it goes on. Not parallel, since it changes openTiKV.
+func TestCopyResumes(t *testing.T) {
+	stores(t)
+	open, commits := openTiKV, 0
+	openTiKV = func(ctx context.Context, at remote) (engine.Engine, error) {
+		eng, err := open(ctx, at)
+		var mu sync.Mutex
+		eng.(*sharedmem.Engine).Intercept(func(*engine.Batch) (f sharedmem.Fault) {
+			mu.Lock()
+			defer mu.Unlock()
+			if commits++; commits == 5 {
+				f.Err = errors.New("no more")
+			}
+			return f
+		})
+		return eng, err
+	}
+	dir := t.TempDir()
+	f := newStore(t, dir)
+	f.populate()
+	f.DoIn(0, func(tx *keyspace.Tx) {
+		z := zset.Create(tx, []byte("board"), &types.DefaultLimits)
+		for i := range 2000 {
+			z.Add(fmt.Appendf(nil, "player %d", i), float64(i))
+		}
+		z.Save()
+	})
+	f.close()
+	_, log, err := use("copy", "--from", dir, "--to", "tikv://pd:1/app:")
+	if err == nil || !strings.Contains(err.Error(), "The copy is not finished") || strings.Contains(log, "unfinished copy") {
+		t.Fatalf("%v\n%s", err, log)
+	}
+	out, log, err := use("copy", "--from", dir, "--to", "tikv://pd:1/app:")
+	if err != nil || !regexp.MustCompile(`(?m)^the destination has an unfinished copy of this source: \d+ rows?, .*, about \d+ %, are there already`).MatchString(log) {
+		t.Errorf("%v\n%s", err, log)
+	}
+	if !regexp.MustCompile(`\ncopied 407 keys, \d{4} rows \(\d+ rows? of them before\), .* verified\n$`).MatchString(out) {
+		t.Error(out)
+	}
+}
+
+// dropped is a store that can be removed.
+type dropped struct {
+	*sharedmem.Engine
+	calls *int
+}
+
+func (d dropped) Drop(_ context.Context, progress func(int64)) error {
+	*d.calls++
+	progress(3)
+	return nil
+}
+
+// Not parallel, since it changes openTiKV.
+func TestDrop(t *testing.T) {
+	was, calls, store := openTiKV, 0, sharedmem.New()
+	t.Cleanup(func() { openTiKV = was })
+	openTiKV = func(_ context.Context, at remote) (engine.Engine, error) {
+		if at.prefix != "app:" || !at.reader {
+			t.Errorf("%+v", at)
+		}
+		return dropped{store.Open(), &calls}, nil
+	}
+	for args, want := range map[string]string{"": "--store is needed", "--store ./dir": "no store of a cluster", "--store tikv://pd:1": "names no prefix"} {
+		if _, _, err := use(append([]string{"drop"}, strings.Fields(args)...)...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("drop %s: %v", args, err)
+		}
+	}
+	if out, _, err := use("drop", "--store", "tikv://pd:1/app:"); err != nil || calls != 0 || !strings.Contains(out, `"app:" has 0 rows; --yes removes`) {
+		t.Errorf("%q, %v, %d calls", out, err, calls)
+	}
+	if out, _, err := use("drop", "--store", "tikv://pd:1/app:", "--yes"); err != nil || calls != 1 || !strings.Contains(out, "removed the store") {
+		t.Errorf("%q, %v, %d calls", out, err, calls)
 	}
 }

@@ -1,13 +1,18 @@
 package front
 
 import (
+	"errors"
+	"io/fs"
 	"net"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"redoubt/internal/testserver"
+	"redoubt/internal/testtikv"
 )
 
 // patientBeat makes leases so long that what must not wait for one is told from what
@@ -120,4 +125,15 @@ func freePort(t *testing.T) string {
 	}
 	defer ln.Close()
 	return strconv.Itoa(ln.Addr().(*net.TCPAddr).Port)
+}
+
+// A front end of a cluster makes no directory for data that it does not store.
+func TestNoDataDirectory(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	s := onTiKV(t, 1, testtikv.Shared(t), "--dir", dir)
+	s.dial(0).want("OK", "SET", "k", "v")
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s is there: %v", dir, err)
+	}
 }
