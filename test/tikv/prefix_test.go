@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -94,6 +96,33 @@ func TestPrefixesSideBySide(t *testing.T) {
 	holds(3, 0)
 	for _, i := range []int{1, 2, 4} {
 		holds(i, 12+i)
+	}
+}
+
+// Of stores with nested prefixes that are opened at the same time one is, and the others
+// say why not.
+func TestNestedPrefixesAtOnce(t *testing.T) {
+	t.Parallel()
+	pd, base := testtikv.Shared(t), testtikv.Prefix(t)
+	var opened atomic.Int64
+	var all sync.WaitGroup
+	for n := range 6 {
+		all.Go(func() {
+			eng, err := tikv.Open(tikv.Options{PD: []string{pd}, Prefix: base + "abcdef"[:n], Unused: keyspace.Unused()})
+			switch {
+			case err == nil:
+				opened.Add(1)
+				if err := eng.Close(); err != nil {
+					t.Error(err)
+				}
+			case !errors.Is(err, tikv.ErrNested):
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if n := opened.Load(); n != 1 {
+		t.Errorf("%d were opened", n)
 	}
 }
 
