@@ -41,7 +41,7 @@ func sayLate(ctx context.Context, o Options, config *tls.Config) {
 			found, check = "PD answers, but the cluster does not", checkStore
 		}
 		waited := time.Since(begun).Round(100 * time.Millisecond)
-		o.Logger.Warn("TiKV does not answer; trying on, and clients are told -LOADING", "pd", strings.Join(o.PD, ","), "error", found,
+		o.Logger.Warn("TiKV does not answer; trying on", "pd", strings.Join(o.PD, ","), "error", found,
 			"waited", waited, "gives_up_in", max(0, o.OpenTimeout-waited), "check", check)
 	}
 }
