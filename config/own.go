@@ -24,6 +24,8 @@ func ownDirectives(memoryBytes uint64) []Directive {
 			doc("Redoubt always keeps a journal; the default is yes, where Redis has no. The value is remembered for tools that ask."),
 		special("dir", absolute("./redoubt-data"), readDir).with(Protected | DenyLoading | AlwaysWritten).
 			doc("The data directory, made if it does not exist. The default is ./redoubt-data, where Redis uses the working directory."),
+		integer("disk-free-warning", 5, 0, 100).
+			doc("Engine local: the log and INFO warn when less than this percentage of the file system of the data is free. 0 never warns. Writes are refused when much less is free."),
 		oneOf("engine", "local", "local", "mem", "tikv").with(Immutable).
 			doc("What stores the data: local keeps it in memory and on disk, mem loses it at the end of the process, tikv keeps it in a TiKV cluster that several processes use at once."),
 		integer("io-threads", 0, 0, 128).with(Immutable).

@@ -62,7 +62,7 @@ func (x *Executor) met(o *outage, what string, err error) (wait time.Duration) {
 	case x.shared != nil && errors.Is(err, engine.ErrConflict):
 		x.sweep.Conflicts.Add(1) // another process was faster
 		return sweepEvery
-	case errors.Is(err, engine.ErrUnavailable), errors.Is(err, engine.ErrUnknownOutcome):
+	case errors.Is(err, engine.ErrUnavailable), errors.Is(err, engine.ErrUnknownOutcome), errors.Is(err, engine.ErrReadOnly):
 		n := o.failures.Add(1)
 		if n == 1 { // it is logged once, and tried again ever more rarely
 			x.log.Warn(what, "err", err)
