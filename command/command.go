@@ -271,8 +271,8 @@ type Caller interface {
 	Permit(cmd *Command, args [][]byte) error
 	// OutOfMemory says that commands which need memory are refused.
 	OutOfMemory() bool
-	// Writable says why commands that write are refused, or nothing.
-	Writable() error
+	// Writable says why a command with these flags is refused since it writes, or nothing.
+	Writable(flags Flags) error
 	// Local runs a command that has no Run. It returns the database that is
 	// selected after it. What the command has to do with keys it does by within, as a
 	// part of the execution under way: that one may hold the latches.

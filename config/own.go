@@ -26,6 +26,8 @@ func ownDirectives(memoryBytes uint64) []Directive {
 			doc("The data directory, made if it does not exist. The default is ./redoubt-data, where Redis uses the working directory."),
 		integer("auth-timeout", 30, 0, maxInt32).
 			doc("After how many seconds a client is closed that has to authenticate and has not. 0 is never. Redis has no such limit."),
+		integer("disk-free-warning", 5, 0, 100).
+			doc("Engine local: the log and INFO warn when less than this percentage of the file system of the data is free. 0 never warns. Writes are refused when much less is free."),
 		oneOf("engine", "local", "local", "mem", "tikv").with(Immutable).
 			doc("What stores the data: local keeps it in memory and on disk, mem loses it at the end of the process, tikv keeps it in a TiKV cluster that several processes use at once."),
 		integer("io-threads", 0, 0, 128).with(Immutable).

@@ -230,8 +230,12 @@ type Engine interface {
 	// Err is nil, or wraps ErrReadOnly once the store has failed: commits
 	// above Durable will then never become durable, and further commits fail.
 	Err() error
+	// Full is nil, or says why nothing should be committed that adds rows: the disk
+	// has no space. It wraps ErrReadOnly, and passes by itself. Commits that delete rows
+	// are taken meanwhile, as long as there is room for those.
+	Full() error
 	// Congested says that commits come faster than the store can take them.
-	// Commit on a view that may wait then waits for room; on another view it
+	// Commit on a view that may wait then waits for room while there is progress; on another view it
 	// does not, and whoever uses one should leave writes to somebody who can.
 	Congested() bool
 	// Checkpoint writes a consistent copy of the store, as of some moment

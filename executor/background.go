@@ -3,6 +3,7 @@ package executor
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -62,6 +63,13 @@ func (x *Executor) met(o *outage, what string, err error) (wait time.Duration) {
 	case x.shared != nil && errors.Is(err, engine.ErrConflict):
 		x.sweep.Conflicts.Add(1) // another process was faster
 		return sweepEvery
+	case errors.Is(err, engine.ErrReadOnly):
+		level := slog.LevelDebug // the engine tells why, and goes on telling
+		if o.failures.Add(1) == 1 {
+			level = slog.LevelError
+		}
+		x.log.Log(context.Background(), level, what, "err", err)
+		return retryEvery
 	case errors.Is(err, engine.ErrUnavailable), errors.Is(err, engine.ErrUnknownOutcome):
 		n := o.failures.Add(1)
 		if n == 1 { // it is logged once, and tried again ever more rarely

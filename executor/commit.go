@@ -172,8 +172,8 @@ func (b *Batch) spoil(err error) {
 	}
 	if len(b.replies)+len(b.served) > 0 { // else whoever has work done in the background says so
 		level := slog.LevelError
-		if errors.Is(err, engine.ErrUnavailable) || !b.x.mayComplain() {
-			level = slog.LevelDebug // there would be one for each command; see follow
+		if errors.Is(err, engine.ErrUnavailable) || errors.Is(err, engine.ErrReadOnly) || !b.x.mayComplain() {
+			level = slog.LevelDebug // there would be one for each command; see follow, and the engine tells
 		}
 		b.x.log.Log(context.Background(), level, "commit failed", "err", err)
 	}

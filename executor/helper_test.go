@@ -60,7 +60,7 @@ func open(t testing.TB, j *journal) *fixture {
 	f := &fixture{t: t, eng: j, log: &logbook{}}
 	f.now.Store(testNow)
 	f.x = New(Options{
-		Engine: j, Space: space, Seed: 1, Logger: slog.New(slog.NewTextHandler(f.log, nil)),
+		Engine: j, Space: space, Seed: 1, Logger: slog.New(slog.NewTextHandler(f.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Clock:  func() time.Time { return time.UnixMilli(f.now.Load()) },
 		Limits: command.Limits{MaxBulk: 512 << 20},
 	})

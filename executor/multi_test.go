@@ -394,7 +394,7 @@ type fakeCaller struct{ runs int }
 
 func (f *fakeCaller) Permit(*command.Command, [][]byte) error { return nil }
 func (f *fakeCaller) OutOfMemory() bool                       { return false }
-func (f *fakeCaller) Writable() error                         { return nil }
+func (f *fakeCaller) Writable(command.Flags) error            { return nil }
 func (f *fakeCaller) Local(_ *command.Command, args [][]byte, _ int, w *wire.Writer, _ command.Within) (int, error) {
 	f.runs++
 	w.OK()

@@ -187,7 +187,7 @@ func (st *state) refuse(cmd *command.Command) string {
 		return "ERR " + msgReadOnly
 	}
 	if cmd.Flags&command.Write != 0 && !r.wrote && r.c.Caller != nil {
-		if err := r.c.Caller.Writable(); err != nil {
+		if err := r.c.Caller.Writable(cmd.Flags); err != nil {
 			return command.Text(err)
 		}
 	}

@@ -62,8 +62,8 @@ func (b *bench) Permit(cmd *command.Command, args [][]byte) error {
 	}
 	return nil
 }
-func (b *bench) OutOfMemory() bool { return b.oom }
-func (b *bench) Writable() error   { return nil }
+func (b *bench) OutOfMemory() bool            { return b.oom }
+func (b *bench) Writable(command.Flags) error { return nil }
 func (b *bench) Local(*command.Command, [][]byte, int, *wire.Writer, command.Within) (int, error) {
 	return 0, nil
 }

@@ -68,7 +68,7 @@ func (p *program) admit(c *command.Ctx, ro bool) error {
 		return errReadOnlyCall
 	}
 	if p.flags&noWrites == 0 && c.Caller != nil {
-		if err := c.Caller.Writable(); err != nil {
+		if err := c.Caller.Writable(command.Write); err != nil {
 			return err
 		}
 	}

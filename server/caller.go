@@ -20,12 +20,7 @@ type caller struct {
 const errGone = command.Error("ERR the client has gone")
 
 // Writable implements command.Caller.
-func (c *caller) Writable() error {
-	if c.s.srv.wantsReplicas.Load() {
-		return command.ErrNoReplicas
-	}
-	return nil
-}
+func (c *caller) Writable(flags command.Flags) error { return c.s.srv.writable(flags) }
 
 // OutOfMemory implements command.Caller.
 func (c *caller) OutOfMemory() bool { return c.s.srv.outOfMemory() }

@@ -223,6 +223,9 @@ func (srv *Server) figures() (f storeFigures) {
 	}
 	x := &srv.exec.Stats
 	f.Stats, f.err, f.sweep = srv.eng.Stats(), srv.eng.Err(), srv.exec.SweepStats()
+	if f.err == nil {
+		f.err = srv.eng.Full()
+	}
 	f.durable = srv.eng.Durable() // first, so that it is not above the other
 	f.committed = srv.eng.Committed()
 	f.hits, f.misses, f.expired, f.changes = x.Hits.Load(), x.Misses.Load(), x.Expired.Load(), x.Changes.Load()

@@ -137,7 +137,7 @@ var (
 	mSaves     = counter("checkpoints_total", "Checkpoints that were written.")
 	mSaveOK    = gauge("checkpoint_last_ok", "1 unless the last checkpoint failed.")
 	mSaveTime  = gauge("checkpoint_last_timestamp_seconds", "Unix time of the last good checkpoint, or of the start.")
-	mOK        = gauge("engine_ok", "0 once the store has failed and refuses writes.")
+	mOK        = gauge("engine_ok", "0 while the store refuses writes: it has failed, or its disk is full.")
 	mLag       = gauge("durability_lag_commits", "Commits that are not durable yet.")
 	mCommits   = counter("engine_commits_total", "Commits of the engine.")
 	mSyncs     = counter("engine_syncs_total", "Syncs of the store to disk.")

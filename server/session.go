@@ -535,12 +535,13 @@ func (s *session) refuse(cmd *command.Command, args [][]byte) error {
 	if s.work.batch == nil && (cmd.Flags&command.Loading == 0 || cmd == command.Watch || cmd == command.Exec && s.multi != nil) {
 		return command.ErrLoading
 	}
+	flags := s.multi.flagsOf(cmd, args)
 	// What is queued takes memory, whatever it will do.
-	if (s.multi.flagsOf(cmd, args)&command.DenyOOM != 0 || s.multi != nil && !atOnce(cmd)) && s.srv.outOfMemory() {
+	if (flags&command.DenyOOM != 0 || s.multi != nil && !atOnce(cmd)) && s.srv.outOfMemory() {
 		return command.ErrOutOfMemory
 	}
-	if s.srv.wantsReplicas.Load() && s.multi.flagsOf(cmd, args)&command.Write != 0 {
-		return command.ErrNoReplicas
+	if err := s.srv.writable(flags); err != nil {
+		return err
 	}
 	if s.subs != nil {
 		return s.refuseSubscribed(cmd)

@@ -90,5 +90,18 @@ func (srv *Server) outOfMemory() bool {
 	return limit > 0 && limit < leastMemory
 }
 
+// writable says why a command with these flags may not write now, or nothing. When the
+// disk is full those are refused that may need memory (denyoom): the same which may need
+// space. The others delete, or change little, and are what frees space.
+func (srv *Server) writable(flags command.Flags) error {
+	if flags&command.Write != 0 && srv.wantsReplicas.Load() {
+		return command.ErrNoReplicas
+	}
+	if flags&command.DenyOOM != 0 && srv.ready.Load() {
+		return srv.eng.Full()
+	}
+	return nil
+}
+
 // leastMemory is below what no engine can hold the rows of a command.
 const leastMemory = 1 << 20

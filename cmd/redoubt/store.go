@@ -44,10 +44,12 @@ func localOpener(cfg *config.Config, held *budget.Budget, log *slog.Logger) serv
 			return nil // it is still opening, and will be told
 		}
 		eng.SetMemory(memory(cfg))
+		eng.SetDiskWarning(int(cfg.Int("disk-free-warning")))
 		return eng.SetFsync(policies[cfg.Enum("appendfsync")])
 	}
 	cfg.OnChange("appendfsync", apply)
 	cfg.OnChange("maxmemory", apply)
+	cfg.OnChange("disk-free-warning", apply)
 	return func(ctx context.Context, progress func(done, total int64)) (engine.Engine, error) {
 		eng, err := local.Open(local.Options{
 			Context:  ctx,
@@ -58,6 +60,8 @@ func localOpener(cfg *config.Config, held *budget.Budget, log *slog.Logger) serv
 			Keep:     keyspace.Keep,
 			Progress: progress,
 			Logger:   log,
+
+			DiskWarning: int(cfg.Int("disk-free-warning")),
 		})
 		if err != nil {
 			return nil, err

@@ -132,13 +132,13 @@ func TestCongestedByFailure(t *testing.T) {
 	fs.failOn(syscall.ENOSPC, "rounds", "create")
 	var err error
 	within(t, "a commit", func() { err = bulk(e, 0, 4000, 'a') })
-	if !errors.Is(err, engine.ErrFull) || !e.Congested() || e.Err() != nil {
+	if !errors.Is(err, engine.ErrReadOnly) || !e.Congested() || e.Err() != nil {
 		t.Errorf("refused with %v, congested %v, Err %v", err, e.Congested(), e.Err())
 	}
 	var b engine.Batch
 	b.Put([]byte("one more"), nil)
 	v, _ := e.Begin(false)
-	if _, err := v.Commit(&b); !errors.Is(err, engine.ErrFull) {
+	if _, err := v.Commit(&b); !errors.Is(err, engine.ErrReadOnly) {
 		t.Errorf("a view that may not wait: %v", err)
 	}
 	before := e.roundErrors.Load()

@@ -27,12 +27,8 @@ func (v *view) Commit(b *engine.Batch) (engine.Ticket, error) {
 			return 0, fmt.Errorf("the row key %q is reserved to the engine", op.Key)
 		}
 	}
-	if v.wait {
-		if err := e.awaitRoom(); err != nil {
-			return 0, err
-		}
-	} else if e.roundErr.Load() != nil && e.Congested() {
-		if err := e.hurdle(); err != nil {
+	if e.Congested() {
+		if err := e.awaitRoom(v.wait); err != nil {
 			return 0, err
 		}
 	}
@@ -79,7 +75,7 @@ func (e *Engine) journalError(err error) error {
 	case errors.Is(err, journal.ErrClosed):
 		return engine.ErrClosed
 	case errors.Is(err, journal.ErrFull):
-		return fmt.Errorf("%w: %w", engine.ErrFull, err)
+		return e.noRoom(e.volumes[len(e.volumes)-1], err)
 	}
 	if e.Err() == nil {
 		e.fail("writing", e.dir, err)
@@ -115,20 +111,29 @@ func (e *Engine) Congested() bool {
 	return dirty > e.dirtyLimit.Load() || dirty > 0 && e.set.Bytes() > limit+limit/8
 }
 
-// awaitRoom waits until the store is not congested. While the store cannot take
-// rows at all, it fails instead.
-func (e *Engine) awaitRoom() error {
-	if !e.Congested() {
-		return nil
-	}
+// awaitRoom waits until the store is not congested, if wait allows it. It does not wait
+// where that would not help: while the last round has failed it returns the reason. While
+// the disk is full, what frees space may make as much dirty again, and then waits for
+// a round, but not for long.
+func (e *Engine) awaitRoom(wait bool) error {
 	start := time.Now()
-	e.waits.Add(1)
-	defer func() { e.waitNanos.Add(time.Since(start).Nanoseconds()) }()
+	if wait {
+		e.waits.Add(1)
+		defer func() { e.waitNanos.Add(time.Since(start).Nanoseconds()) }()
+	}
 	for e.Congested() {
 		if err := e.refusal(); err != nil {
 			return err
 		}
-		if err := e.hurdle(); err != nil {
+		if full := e.full.Load(); full != nil {
+			if _, dirty := e.set.Dirty(); dirty < 2*e.dirtyLimit.Load() {
+				return nil
+			}
+			if !wait || e.roundErr.Load() != nil || time.Since(start) > fullWait {
+				e.refusals.Add(1)
+				return *full
+			}
+		} else if err := e.hurdle(); err != nil || !wait {
 			return err
 		}
 		kick(e.writeback)
@@ -144,6 +149,9 @@ func (e *Engine) awaitRoom() error {
 // waitStep is how long a writer waits before it looks again.
 const waitStep = 5 * time.Millisecond
 
+// fullWait is how long a writer waits for a round while the disk is full.
+const fullWait = time.Second
+
 // hurdle says why the last round failed, if it did.
 func (e *Engine) hurdle() error {
 	cause := e.roundErr.Load()
@@ -151,8 +159,5 @@ func (e *Engine) hurdle() error {
 		return nil
 	}
 	e.refusals.Add(1)
-	if isFull(*cause) {
-		return fmt.Errorf("%w: writing rows to the store failed: %w; free space on the disk, writes then go on by themselves", engine.ErrFull, *cause)
-	}
 	return fmt.Errorf("%w: writing rows to the store failed: %w; it is tried again, writes go on when it succeeds", engine.ErrReadOnly, *cause)
 }

@@ -21,8 +21,14 @@ package local
 //     and no round is taken for done.
 //  4. Compactions do not go on: they wait for Close, and are then refused.
 //
-// A failure on a table (SST) file freezes nothing: Pebble, or the next round,
-// tries again with a new file; compactions are spaced by a growing pause.
+// Two kinds of failures freeze nothing:
+//   - For want of space (volume.go) a change of such a file waits, and is tried again
+//     until there is room. Pebble makes it without its mutex, so only the round or the
+//     compaction that it belongs to waits. If Close comes first the disk is abandoned: it
+//     is frozen, but nothing has failed, since the journal has all. An fsync that
+//     fails is final, whatever the reason.
+//   - On a table (SST) file: Pebble, or the next round, tries again with a new file;
+//     compactions are spaced by a growing pause.
 //
 // Files outside Pebble's directory (rounds that are being built, checkpoints)
 // pass through untouched.
@@ -55,41 +61,52 @@ func kindOf(base string) fileKind {
 	return metaFile
 }
 
-// Pauses between tries to write a table after one failed.
+// Pauses between tries to write a table after one failed, and the longest while the
+// disk is full: it takes a round with tombstones to change that, which ends the pause.
 const (
-	minPause = 20 * time.Millisecond
-	maxPause = time.Second
+	minPause  = 20 * time.Millisecond
+	maxPause  = time.Second
+	idlePause = 15 * time.Second
 )
+
+// metaPause is the time between tries to write another file that found no space.
+const metaPause = 100 * time.Millisecond
 
 // diskFS is the vfs.FS that Pebble is given.
 type diskFS struct {
 	vfs.FS
 	dir     string
 	opening atomic.Bool
-	frozen  func() bool
+	failed  func() bool
 	fail    func(op, path string, err error) // records the failure, which freezes
+	full    func() bool                      // there is no space
 	closing chan struct{}
 	overlay *vfs.MemFS
 	hurry   hurriers
 
-	tableErr atomic.Pointer[error] // the last table could not be written; nil after one could
+	tableErr  atomic.Pointer[error] // the last table could not be written; nil after one could
+	waiting   atomic.Int32          // changes that wait for space
+	abandoned atomic.Bool           // Close came before there was space
 
 	mu    sync.Mutex
-	pause time.Duration // before the next try to write a table
+	pause time.Duration // after the last failure to write a table
+	paced bool          // the pause was made
+	retry chan struct{} // closed to end a pause
 }
 
-func newDiskFS(fs vfs.FS, dir string, frozen func() bool, fail func(op, path string, err error)) (*diskFS, error) {
+func newDiskFS(fs vfs.FS, dir string, failed func() bool, fail func(op, path string, err error)) (*diskFS, error) {
 	d := &diskFS{
-		FS: fs, dir: dir, frozen: frozen, fail: fail,
-		closing: make(chan struct{}), overlay: vfs.NewMem(),
+		FS: fs, dir: dir, failed: failed, fail: fail, full: func() bool { return false },
+		closing: make(chan struct{}), overlay: vfs.NewMem(), paced: true, retry: make(chan struct{}),
 	}
 	d.hurry.read = readCached
-	// Other file systems are not the system's, and their files no real ones.
-	d.hurry.never.Store(!canHurry || fs != vfs.Default)
 	return d, d.overlay.MkdirAll(dir, 0o755)
 }
 
 func (d *diskFS) Unwrap() vfs.FS { return d.FS }
+
+// frozen says whether the disk is left as it is.
+func (d *diskFS) frozen() bool { return d.failed() || d.abandoned.Load() }
 
 // frozenErr is an error once the disk is frozen: what Pebble reports as done may
 // then be lost.
@@ -105,28 +122,80 @@ func (d *diskFS) ours(name string) bool { return d.PathDir(name) == d.dir }
 
 // tableFailed notes that a table could not be written, or, if err is nil, that
 // one could.
-func (d *diskFS) tableFailed(name string, err error) {
+func (d *diskFS) tableFailed(err error) {
+	full := d.full()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err == nil {
-		d.pause = 0
-		d.tableErr.Store(nil)
-	} else {
-		d.pause = min(max(2*d.pause, minPause), maxPause)
-		d.tableErr.Store(&err)
+		if !full { // else a compaction writes some tables before it fails
+			d.pause = 0
+			d.tableErr.Store(nil)
+		}
+		return
 	}
+	longest := maxPause
+	if full {
+		longest = idlePause
+	}
+	d.pause, d.paced = min(max(2*d.pause, minPause), longest), false
+	d.tableErr.Store(&err)
 }
 
 // awaitRetry pauses before another try to write a table.
 func (d *diskFS) awaitRetry() {
 	d.mu.Lock()
-	pause := d.pause
+	pause, paced, retry := d.pause, d.paced, d.retry
+	d.paced = true
 	d.mu.Unlock()
-	if pause > 0 {
+	if !paced {
 		select {
 		case <-time.After(pause):
+		case <-retry:
 		case <-d.closing:
 		}
+	}
+}
+
+// retryNow ends a pause: what failed may work now.
+func (d *diskFS) retryNow() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.pause = 0
+	close(d.retry)
+	d.retry = make(chan struct{})
+	if !d.full() {
+		d.tableErr.Store(nil)
+	}
+}
+
+// change makes a change of a file that is not a table. For want of space it waits. If
+// the change fails for another reason, or Close comes, the disk is frozen.
+func (d *diskFS) change(op, name string, change func() error) {
+	for {
+		err := change()
+		if err == nil {
+			return
+		}
+		if !isFull(err) || d.opening.Load() { // Open must not wait
+			d.fail(op, name, err)
+			return
+		}
+		if !d.awaitSpace() {
+			d.abandoned.Store(true)
+			return
+		}
+	}
+}
+
+// awaitSpace waits a little. It says false when the store is closed.
+func (d *diskFS) awaitSpace() bool {
+	d.waiting.Add(1)
+	defer d.waiting.Add(-1)
+	select {
+	case <-time.After(metaPause):
+		return !d.frozen()
+	case <-d.closing:
+		return false
 	}
 }
 
@@ -148,31 +217,33 @@ func (d *diskFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, 
 		}
 		return d.overlay.Create(name, category)
 	}
-	var f vfs.File
-	var err error
-	if strings.HasPrefix(d.PathBase(name), "marker.") {
-		// The marker names a new MANIFEST. Pebble syncs the directory after
-		// both are made; a file system that reorders the two names would leave
-		// a marker of a file that does not exist.
-		err = syncDir(d.FS, d.dir)
+	if kind == tableFile {
+		f, err := d.FS.Create(name, category)
+		if err != nil {
+			d.tableFailed(err)
+			return nil, err
+		}
+		return &table{File: f, d: d}, nil
 	}
-	if err == nil {
-		f, err = d.FS.Create(name, category)
-	}
-	return d.created(f, kind, name, err)
+	return d.create(name, func() (vfs.File, error) {
+		if strings.HasPrefix(d.PathBase(name), "marker.") {
+			// The marker names a new MANIFEST. Pebble syncs the directory after
+			// both are made; a file system that reorders the two names would leave
+			// a marker of a file that does not exist.
+			if err := syncDir(d.FS, d.dir); err != nil {
+				return nil, err
+			}
+		}
+		return d.FS.Create(name, category)
+	})
 }
 
-// created wraps a file just made, or deals with the failure to make it.
-func (d *diskFS) created(f vfs.File, kind fileKind, name string, err error) (vfs.File, error) {
-	switch {
-	case err != nil && kind == tableFile:
-		d.tableFailed(name, err)
-		return nil, err
-	case err != nil:
-		d.fail("creating", name, err)
+// create makes a file that is not a table.
+func (d *diskFS) create(name string, create func() (vfs.File, error)) (vfs.File, error) {
+	var f vfs.File
+	d.change("creating", name, func() (err error) { f, err = create(); return err })
+	if f == nil {
 		return d.overlay.Create(name, vfs.WriteCategoryUnspecified)
-	case kind == tableFile:
-		return &table{File: f, d: d, name: name}, nil
 	}
 	return &meta{File: f, d: d, name: name}, nil
 }
@@ -181,8 +252,7 @@ func (d *diskFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCa
 	if d.frozen() {
 		return d.overlay.Create(newname, category)
 	}
-	f, err := d.FS.ReuseForWrite(oldname, newname, category)
-	return d.created(f, kindOf(d.PathBase(newname)), newname, err)
+	return d.create(newname, func() (vfs.File, error) { return d.FS.ReuseForWrite(oldname, newname, category) })
 }
 
 // inOverlay says whether a file was made after the disk was frozen.
@@ -245,9 +315,7 @@ func (d *diskFS) Rename(oldname, newname string) error {
 		return d.overlay.Rename(oldname, newname)
 	}
 	if !d.frozen() {
-		if err := d.FS.Rename(oldname, newname); err != nil {
-			d.fail("renaming", oldname, err)
-		}
+		d.change("renaming", oldname, func() error { return d.FS.Rename(oldname, newname) })
 	}
 	return nil
 }
@@ -270,9 +338,12 @@ func (f *meta) Write(p []byte) (int, error) {
 	if f.d.frozen() {
 		return len(p), nil
 	}
-	if _, err := f.File.Write(p); err != nil {
-		f.d.fail("writing", f.name, err)
-	}
+	rest := p
+	f.d.change("writing", f.name, func() error {
+		n, err := f.File.Write(rest)
+		rest = rest[n:]
+		return err
+	})
 	return len(p), nil
 }
 
@@ -294,7 +365,6 @@ func (f *meta) SyncTo(int64) (bool, error) { return true, f.Sync() }
 type table struct {
 	vfs.File
 	d    *diskFS
-	name string
 	torn bool // a write failed; Pebble may sync the file all the same
 }
 
@@ -305,7 +375,7 @@ func (f *table) Write(p []byte) (int, error) {
 	n, err := f.File.Write(p)
 	if err != nil {
 		f.torn = true
-		f.d.tableFailed(f.name, err)
+		f.d.tableFailed(err)
 	}
 	return n, err
 }
@@ -319,7 +389,7 @@ func (f *table) sync(sync func() error) error {
 	}
 	err := sync()
 	if err != nil || !f.torn {
-		f.d.tableFailed(f.name, err)
+		f.d.tableFailed(err)
 	}
 	return err
 }

@@ -27,6 +27,7 @@
 //	record.go      a commit as a journal record
 //	store.go       Pebble: what is read, how a round gets there
 //	disk.go        what happens when the disk under Pebble fails
+//	volume.go      what happens when a disk is full; reserve.go, room.go, reclaim.go
 //	hurry.go       reads that a loop makes, if they need not wait
 //	format.go      the file REDOUBT, foreign and newer directories
 //	checkpoint.go  a copy of the store that can be opened
@@ -88,11 +89,22 @@ type Engine struct {
 	lastDurable atomic.Uint64
 	hook        atomic.Pointer[func()]
 
+	// Space, see volume.go.
+	volumes     []*volume             // that of the store, that of the journal if it is another
+	full        atomic.Pointer[error] // why rows cannot be added now
+	fullTold    atomic.Bool           // the log has it
+	fullToldAt  atomic.Int64          // when, Unix nanoseconds
+	cleared     atomic.Int64          // when it was not full any more, Unix nanoseconds
+	diskWarning atomic.Int64          // percent
+	deleted     deleted
+	reclaim     chan struct{}
+
 	// Rounds, see writeback.go.
 	round        sync.Mutex
 	writeback    chan struct{}
 	keeper       chan struct{}
 	roundErr     atomic.Pointer[error] // of the last round
+	roundTold    seldom
 	roomMu       sync.Mutex
 	roomCh       chan struct{} // closed when a round has ended
 	checkpoint   atomic.Uint64 // the commit up to which the store is complete
@@ -133,7 +145,7 @@ func Open(o Options) (*Engine, error) {
 		dir: o.Dir, fs: o.FS, log: o.Logger, lock: lock, journalBytes: o.JournalBytes,
 		stop: make(chan struct{}), writeback: make(chan struct{}, 1), keeper: make(chan struct{}, 1),
 		roomCh: make(chan struct{}), readers: make(chan struct{}, allReaders),
-		wanted: make(chan []byte, 1),
+		wanted: make(chan []byte, 1), reclaim: make(chan struct{}, 1),
 	}
 	e.views.New = func() any { return &view{e: e} }
 	e.lastDurable.Store(math.MaxUint64)
@@ -148,7 +160,7 @@ func Open(o Options) (*Engine, error) {
 		}
 		return nil, errors.Join(err, lock.Close())
 	}
-	for _, task := range []func(){e.writebackLoop, e.keeperLoop, e.clearLoop, e.namesLoop, e.keepLoop} {
+	for _, task := range []func(){e.writebackLoop, e.keeperLoop, e.clearLoop, e.namesLoop, e.keepLoop, e.volumeLoop, e.reclaimLoop} {
 		e.tasks.Add(1)
 		go func() { defer e.tasks.Done(); task() }()
 	}
@@ -177,9 +189,15 @@ func (e *Engine) open(o Options) error {
 			return err
 		}
 	}
-	if e.disk, err = newDiskFS(o.FS, path(storeDir), func() bool { return e.failure.Load() != nil }, e.fail); err != nil {
+	if err = e.openVolumes(o, path(journalDir)); err != nil {
 		return err
 	}
+	if e.disk, err = newDiskFS(e.tableFiles(o.FS), path(storeDir), func() bool { return e.failure.Load() != nil }, e.fail); err != nil {
+		return err
+	}
+	e.disk.full = func() bool { return e.full.Load() != nil }
+	// Other file systems are not the system's, and their files no real ones.
+	e.disk.hurry.never.Store(!canHurry || o.FS != vfs.Default)
 	cache := divide(o.Memory).cache
 	if e.store, err = openStore(e.disk, path(storeDir), path(roundsDir), cache, e.log, func(err error) { e.fail("running", o.Dir, err) }); err != nil {
 		return err
@@ -211,7 +229,7 @@ func (e *Engine) recover(o Options, dir string) error {
 	start := time.Now()
 	var batch engine.Batch
 	e.journal, err = journal.Open(journal.Options{
-		FS: journalFiles(o.FS), Dir: dir, SegmentBytes: o.SegmentBytes, Policy: o.Fsync, Logger: o.Logger,
+		FS: e.segmentFiles(o.FS), Dir: dir, SegmentBytes: o.SegmentBytes, Policy: o.Fsync, Logger: o.Logger,
 		OnDurable: e.durable,
 	}, seq, func(seq uint64, payload []byte) error {
 		if err := o.Context.Err(); err != nil {
@@ -255,7 +273,7 @@ func lockError(dir string, err error) error {
 // fail records the failure that ends all writing. See disk.go.
 func (e *Engine) fail(op, path string, err error) {
 	what := "repair or replace the disk"
-	if isFull(err) {
+	if isFull(err) { // while the store was opened, or from an fsync
 		what = "free space on the disk"
 	}
 	failure := fmt.Errorf("%w: %s %s failed: %w; %s, then restart: every acknowledged write is kept", engine.ErrReadOnly, op, path, err, what)
@@ -273,7 +291,7 @@ func (e *Engine) fail(op, path string, err error) {
 	}
 	e.failing.Unlock()
 	if first {
-		e.log.Error("the store takes no more writes", "dir", e.dir, "err", failure)
+		e.log.Error("the store takes no more writes", "dir", e.dir, "err", failure.Error())
 		e.tell()
 	}
 }

@@ -57,22 +57,24 @@ func TestFailures(t *testing.T) {
 	}{
 		{"journal write", ".jnl", syscall.EIO, journal.Always, []string{"write"}, engine.ErrReadOnly, false},
 		{"journal write short", ".jnl", short{io.ErrShortWrite}, journal.EverySec, []string{"write"}, engine.ErrReadOnly, false},
-		{"journal write full", ".jnl", syscall.ENOSPC, journal.EverySec, []string{"write"}, engine.ErrFull, true},
+		{"journal write full", ".jnl", syscall.ENOSPC, journal.EverySec, []string{"write"}, engine.ErrReadOnly, true},
 		{"journal create", ".jnl", syscall.EIO, journal.No, []string{"create"}, engine.ErrReadOnly, false},
-		{"journal create full", ".jnl", syscall.ENOSPC, journal.EverySec, []string{"create"}, engine.ErrFull, true},
+		{"journal create full", ".jnl", syscall.ENOSPC, journal.EverySec, []string{"create"}, engine.ErrReadOnly, true},
 		{"journal sync always", ".jnl", syscall.EIO, journal.Always, []string{"sync"}, engine.ErrReadOnly, false},
 		{"journal sync everysec", ".jnl", syscall.EIO, journal.EverySec, []string{"sync"}, engine.ErrReadOnly, false},
 		{"journal sync no", ".jnl", syscall.EIO, journal.No, []string{"sync"}, engine.ErrReadOnly, false},
 		{"journal directory", "journal$", syscall.EIO, journal.Always, []string{"sync"}, engine.ErrReadOnly, false},
-		{"manifest write", "MANIFEST", syscall.ENOSPC, journal.Always, []string{"write"}, engine.ErrReadOnly, false},
+		{"manifest write", "MANIFEST", syscall.EIO, journal.Always, []string{"write"}, engine.ErrReadOnly, false},
+		{"manifest write full", "MANIFEST", syscall.ENOSPC, journal.Always, []string{"write"}, engine.ErrReadOnly, true},
+		{"manifest write short", "MANIFEST", short{syscall.EDQUOT}, journal.EverySec, []string{"write"}, engine.ErrReadOnly, true},
 		{"manifest sync", "MANIFEST", syscall.EIO, journal.EverySec, []string{"sync"}, engine.ErrReadOnly, false},
 		{"store directory", "store/store$", syscall.EIO, journal.Always, []string{"sync"}, engine.ErrReadOnly, false},
-		{"round create", "rounds", syscall.ENOSPC, journal.Always, []string{"create"}, engine.ErrFull, true},
-		{"round write", "rounds", syscall.ENOSPC, journal.EverySec, []string{"write"}, engine.ErrFull, true},
+		{"round create", "rounds", syscall.ENOSPC, journal.Always, []string{"create"}, engine.ErrReadOnly, true},
+		{"round write", "rounds", syscall.ENOSPC, journal.EverySec, []string{"write"}, engine.ErrReadOnly, true},
 		{"round write short", "rounds", short{syscall.EIO}, journal.EverySec, []string{"write"}, engine.ErrReadOnly, true},
 		{"round sync", "rounds", syscall.EIO, journal.Always, []string{"sync"}, engine.ErrReadOnly, true},
 		{"round link and copy", "store/store/0", syscall.EIO, journal.No, []string{"link", "create"}, engine.ErrReadOnly, true},
-		{"full", "", syscall.ENOSPC, journal.EverySec, []string{"write", "create", "link", "mkdir"}, engine.ErrFull, true},
+		{"full", "", syscall.ENOSPC, journal.EverySec, []string{"write", "create", "link", "mkdir"}, engine.ErrReadOnly, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -110,7 +112,7 @@ func TestCompactionFails(t *testing.T) {
 	t.Parallel()
 	v := newVoyage(t, vfs.NewCrashableMem(), journal.No, enginetest.Seed(t))
 	e := v.open()
-	v.fs.failOn(syscall.ENOSPC, "store/store/0", "create")
+	v.fs.failOn(syscall.EIO, "store/store/0", "create")
 	if err := v.drive(e, 300); err != nil {
 		t.Fatalf("refused with %v", err)
 	}

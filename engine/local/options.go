@@ -38,6 +38,9 @@ type Options struct {
 	JournalBytes int64
 	// Progress, if set, is told while the journal is replayed.
 	Progress func(done, total int64)
+	// DiskWarning is the share of a file system, in percent, below which free space is
+	// warned of; 0: never. It can be changed by SetDiskWarning.
+	DiskWarning int
 	// Logger gets what an operator should know; nil means slog.Default().
 	Logger *slog.Logger
 

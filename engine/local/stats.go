@@ -89,6 +89,15 @@ func (e *Engine) Stats() engine.Stats {
 	add("writeback_bytes", e.roundBytes.Load())
 	add("writeback_nanos", e.roundNanos.Load())
 	add("writeback_errors", e.roundErrors.Load())
+	add("disk_full", toInt(e.full.Load() != nil))
+	for i, v := range e.volumes {
+		prefix := [...]string{"disk_", "journal_disk_"}[i]
+		add(prefix+"free_bytes", v.free.Load())
+		add(prefix+"total_bytes", v.total.Load())
+		add(prefix+"low", toInt(v.low.Load()))
+		add(prefix+"needed_bytes", v.least())
+		add(prefix+"reserve_bytes", v.reserve.bytes()-v.reserve.missing())
+	}
 	add("replayed_commits", e.replayed)
 	add("replayed_bytes", e.replayedBytes)
 	add("replay_nanos", e.replayNanos)
@@ -112,4 +121,11 @@ func (e *Engine) Stats() engine.Stats {
 	add("background_errors", e.store.backgroundErrors.Load())
 	add("corruptions", e.store.corruptions.Load())
 	return s
+}
+
+func toInt(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
 }

@@ -39,6 +39,7 @@ type store struct {
 	builds           atomic.Int64 // number of the next table that is built
 	backgroundErrors atomic.Int64
 	corruptions      atomic.Int64
+	told             seldom
 	log              *slog.Logger
 }
 
@@ -137,7 +138,9 @@ func (s *store) listener() *lsm.EventListener {
 		BackgroundError: func(err error) {
 			if !errors.Is(err, errFrozen) {
 				s.backgroundErrors.Add(1)
-				s.log.Error("background work of the store failed, it will be tried again", "dir", s.dir, "err", err)
+				if !isFull(err) && s.told.due() { // of a full disk volume.go tells
+					s.log.Error("background work of the store failed, it will be tried again", "dir", s.dir, "err", err.Error())
+				}
 			}
 		},
 		DataCorruption: func(info lsm.DataCorruptionInfo) {
@@ -247,6 +250,7 @@ type builder struct {
 	ranges []span // begun, not yet written
 	rows   int64
 	bytes  int64
+	gone   deleted // what it deletes
 }
 
 type span struct{ lo, hi []byte }
@@ -263,8 +267,10 @@ func (b *builder) deleteRange(lo, hi []byte) {
 	}
 	if n := len(b.ranges); n > 0 && string(b.ranges[n-1].hi) == string(lo) {
 		b.ranges[n-1].hi = hi // a range over several parts
+		b.gone.add(lo, hi)
 		return
 	}
+	b.gone.add(lo, hi)
 	b.ranges = append(b.ranges, span{lo, hi})
 }
 
@@ -275,6 +281,7 @@ func (b *builder) add(key, value []byte, deleted bool) error {
 	b.rows++
 	b.bytes += int64(len(key) + len(value))
 	if deleted {
+		b.gone.add(key, key)
 		return b.w.Delete(key)
 	}
 	return b.w.Set(key, value)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 )
 
@@ -66,10 +67,10 @@ func (e *Engine) writebackLoop() {
 
 // awaitStore waits while the store has many tables to compact: adding more would
 // make reads slow. Dirty rows pile up meanwhile, and slow the writers down. But
-// it does not wait for compactions that do not run: after one that failed Pebble
+// it does not wait for compactions that do not run or fail: after one that failed Pebble
 // leaves its keys alone for half a minute, and looks again only when tables come.
 func (e *Engine) awaitStore() error {
-	for idle := 0; idle < 2 && e.roundErr.Load() == nil && e.failure.Load() == nil; idle++ {
+	for idle := 0; idle < 2 && e.roundErr.Load() == nil && e.failure.Load() == nil && e.disk.tableErr.Load() == nil && e.full.Load() == nil; idle++ {
 		sublevels, compacting := e.store.backlog()
 		if sublevels < l0Patience {
 			return nil
@@ -98,8 +99,8 @@ func (e *Engine) Round() error {
 	if err != nil {
 		err = fmt.Errorf("writing rows back: %w", err)
 		e.roundErrors.Add(1)
-		if e.failure.Load() == nil {
-			e.log.Error("writing rows to the store failed, it will be tried again", "dir", e.dir, "err", err)
+		if e.failure.Load() == nil && !e.closed.Load() && e.full.Load() == nil && e.roundTold.due() {
+			e.log.Error("writing rows to the store failed, it will be tried again", "dir", e.dir, "err", err.Error())
 		}
 		e.roundErr.Store(&err)
 	} else {
@@ -112,6 +113,17 @@ func (e *Engine) Round() error {
 	e.roomCh = make(chan struct{})
 	e.roomMu.Unlock()
 	return err
+}
+
+// logPause is the time between two lines of the log about a failure that goes on.
+const logPause = time.Minute
+
+// seldom is due once per logPause.
+type seldom struct{ last atomic.Int64 }
+
+func (s *seldom) due() bool {
+	now, last := time.Now().UnixNano(), s.last.Load()
+	return (last == 0 || now-last > int64(logPause)) && s.last.CompareAndSwap(last, now)
 }
 
 // room is closed when a round ends.
@@ -175,6 +187,9 @@ func (e *Engine) writeBack() (err error) {
 	e.counters.forget(sums)
 	e.roundRows.Add(b.rows)
 	e.roundBytes.Add(b.bytes)
+	if e.full.Load() != nil {
+		e.reclaimFrom(&b.gone)
+	}
 	if err := e.journal.Remove(seq); err != nil {
 		// The round is done; the segments go with a later one.
 		e.log.Warn("removing old journal segments failed", "dir", e.dir, "err", err)

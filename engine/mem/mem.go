@@ -436,6 +436,9 @@ func (e *Engine) Err() error { return nil }
 // Congested is never so: memory takes commits as fast as they come.
 func (e *Engine) Congested() bool { return false }
 
+// Full is never so: see Commit for the bound.
+func (e *Engine) Full() error { return nil }
+
 // Checkpoint has nowhere to write from.
 func (e *Engine) Checkpoint(string) error { return errors.ErrUnsupported }
 

@@ -310,6 +310,9 @@ func (e *Engine) Err() error { return nil }
 // Congested is never so: views wait for a place when they begin.
 func (e *Engine) Congested() bool { return false }
 
+// Full is never so: TiKV says it of a commit.
+func (e *Engine) Full() error { return nil }
+
 // Checkpoint is the business of TiKV's own backup tools.
 func (e *Engine) Checkpoint(string) error { return errors.ErrUnsupported }
 

@@ -152,6 +152,9 @@ func (e *Engine) Err() error { return nil }
 // Congested is never so.
 func (e *Engine) Congested() bool { return false }
 
+// Full is never so.
+func (e *Engine) Full() error { return nil }
+
 // Checkpoint has nowhere to write from.
 func (e *Engine) Checkpoint(string) error { return errors.ErrUnsupported }
 

@@ -1,0 +1,230 @@
+package local
+
+// Full disks.
+//
+// A store that has no room refuses what would add rows (Engine.Full), reads on, takes
+// what frees space, and goes on by itself when there is room again. Four parts see to
+// that:
+//
+//  1. A goroutine looks at the free space once a second. Below a least amount the store
+//     is full, before a write has failed.
+//  2. A write that fails for want of space makes the store full at once. It is tried
+//     again as long as it may take from the reserve (reserve.go, room.go).
+//  3. A write of Pebble's MANIFEST that fails even so waits for space (disk.go).
+//     The round under way waits with it, and nobody else does.
+//  4. While the store is full, commits do not wait for rounds, and rounds are made soon:
+//     tombstones free space only when the store has them.
+//
+// The store is full until its reserve is whole again and the least amount is free or,
+// where only an attempt can tell (quotas), can be allocated.
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"redoubt/engine"
+)
+
+// volume is a file system that the store writes to.
+type volume struct {
+	fs      vfs.FS
+	dir     string // on it
+	reserve *reserve
+	round   func() int64 // bytes that the next round or segment may take
+	free    atomic.Int64 // bytes, at the last look
+	total   atomic.Int64 // 0 if the file system does not tell
+	low     atomic.Bool  // free is below the warning
+}
+
+func openVolume(fs vfs.FS, dir string, round func() int64) (*volume, error) {
+	v := &volume{fs: fs, dir: dir, round: round}
+	v.measure()
+	var err error
+	v.reserve, err = openReserve(fs, fs.PathJoin(dir, reserveDir), v.total.Load())
+	return v, err
+}
+
+// openVolumes finds the file systems that the store writes to, and makes their reserves
+// whole.
+func (e *Engine) openVolumes(o Options, journal string) error {
+	e.SetDiskWarning(o.DiskWarning)
+	v, err := openVolume(o.FS, o.Dir, func() int64 { return min(e.dirtyLimit.Load(), e.journalBytes) })
+	if err != nil {
+		return err
+	}
+	e.volumes = []*volume{v}
+	if !sameDevice(o.FS, o.Dir, journal) {
+		if v, err = openVolume(o.FS, journal, func() int64 { return 2 * o.SegmentBytes }); err != nil {
+			return err
+		}
+		e.volumes = append(e.volumes, v)
+	}
+	for _, v := range e.volumes {
+		if err := v.check(false); err != nil {
+			_ = e.noRoom(v, err)
+			e.deleted.add(nil, reserved) // what was deleted before the start is not known
+		}
+	}
+	return nil
+}
+
+// sameDevice says whether two paths are on one file system, or nobody knows.
+func sameDevice(fs vfs.FS, a, b string) bool {
+	number := func(string) (uint64, bool) { return 0, false }
+	if fs == vfs.Default {
+		number = device
+	} else if d, ok := fs.(interface {
+		Device(path string) (uint64, bool)
+	}); ok {
+		number = d.Device
+	}
+	x, knowX := number(a)
+	y, knowY := number(b)
+	return !knowX || !knowY || x == y
+}
+
+// reserveDir is the directory of a volume's reserve, inside of the store's or of the
+// journal's.
+const reserveDir = "reserve"
+
+// measure asks the file system for its free space.
+func (v *volume) measure() {
+	u, err := v.fs.GetDiskUsage(v.dir)
+	if err != nil {
+		u = vfs.DiskUsage{} // not every file system tells, and a write will
+	}
+	v.free.Store(int64(u.AvailBytes))
+	v.total.Store(int64(u.TotalBytes))
+}
+
+// least is how much must be free besides the reserve: what a round takes before it
+// gives journal segments back, and as much as the reserve for compactions.
+func (v *volume) least() int64 {
+	least := v.round() + v.reserve.bytes()
+	if total := v.total.Load(); total > 0 {
+		least = min(least, total/8)
+	}
+	return least
+}
+
+// check says what is missing, or nil if there is room for writes. It makes the reserve
+// whole if it can. full is whether the store is full now: a little more is asked for
+// then, lest it be full again at once.
+func (v *volume) check(full bool) error {
+	v.measure()
+	least, missing := v.least(), v.reserve.missing()
+	need := least + missing
+	if full {
+		need += least / 4
+	}
+	if free := v.free.Load(); v.total.Load() > 0 && free < need {
+		return fmt.Errorf("%d MB are free, %d MB are needed", free>>20, need>>20+1)
+	}
+	if full {
+		if err := v.reserve.probe(least); err != nil {
+			return err
+		}
+	}
+	return v.reserve.fill()
+}
+
+// lookPause is the time between two looks at the free space.
+const lookPause = time.Second
+
+// volumeLoop looks at the free space.
+func (e *Engine) volumeLoop() {
+	ticker := time.NewTicker(lookPause)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-e.stop:
+			return
+		case now := <-ticker.C:
+			e.look(now)
+		}
+	}
+}
+
+// look decides whether the store is full, and says so in the log: when it begins, once a
+// minute, and when it ends.
+func (e *Engine) look(now time.Time) {
+	was := e.full.Load()
+	room := true
+	for _, v := range e.volumes {
+		if err := v.check(was != nil); err != nil {
+			_ = e.noRoom(v, err)
+			room = false
+		}
+		e.warn(v)
+	}
+	switch {
+	case was == nil:
+	case room && e.disk.waiting.Load() == 0 && e.full.CompareAndSwap(was, nil):
+		e.cleared.Store(now.UnixNano())
+		if e.fullTold.Swap(false) {
+			e.log.Info("there is space on the disk again, writes go on", "dir", e.dir)
+		}
+		e.disk.retryNow()
+		e.deleted.take() // Pebble has time for them
+		kick(e.writeback)
+	default:
+		e.tellFull(*was, now)
+		if e.journal.Last() != e.checkpoint.Load() {
+			kick(e.writeback)
+		}
+		kick(e.reclaim)
+	}
+}
+
+// noRoom makes the store full. It returns what commits are refused with.
+func (e *Engine) noRoom(v *volume, cause error) error {
+	full := fmt.Errorf("%w: the disk of %s is full (%w): free space there or delete keys (DEL, UNLINK and FLUSHALL work), then writes go on by themselves",
+		engine.ErrReadOnly, v.dir, cause)
+	if e.full.Swap(&full) == nil {
+		e.tellFull(full, time.Now())
+	}
+	return full
+}
+
+// clearPause is how long writes must have gone on until a full disk is news.
+const clearPause = 10 * time.Second
+
+func (e *Engine) tellFull(full error, now time.Time) {
+	last := e.fullToldAt.Load()
+	again := !e.fullTold.Load() && now.UnixNano()-e.cleared.Load() > int64(clearPause)
+	if (last == 0 || again || now.UnixNano()-last > int64(logPause)) && e.fullToldAt.CompareAndSwap(last, now.UnixNano()) {
+		e.fullTold.Store(true)
+		e.log.Error("the disk is full, writes are refused", "dir", e.dir, "err", full.Error())
+	}
+}
+
+// Full implements engine.Engine.
+func (e *Engine) Full() error {
+	if full := e.full.Load(); full != nil {
+		return *full
+	}
+	return nil
+}
+
+// SetDiskWarning sets the share of a file system, in percent, below which free space is
+// warned of. 0: never.
+func (e *Engine) SetDiskWarning(percent int) { e.diskWarning.Store(int64(percent)) }
+
+// warn says once that there is little space, before there is none: twice what is needed
+// at least, which on a small file system is more than the share.
+func (e *Engine) warn(v *volume) {
+	total, free := v.total.Load(), v.free.Load()
+	limit := total / 100 * e.diskWarning.Load()
+	if limit > 0 {
+		limit = max(limit, 2*v.least())
+	}
+	switch {
+	case free < limit && !v.low.Swap(true):
+		e.log.Warn("the disk is nearly full; free space on it, or writes will be refused", "dir", v.dir, "free_mb", free>>20, "of_mb", total>>20, "disk-free-warning", e.diskWarning.Load())
+	case free > limit+limit/8:
+		v.low.Store(false)
+	}
+}
