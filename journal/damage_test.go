@@ -78,7 +78,7 @@ func sample(t testing.TB, closed bool) (image, []string, uint64) {
 	}
 	synced := uint64(0)
 	ends := map[string]int64{}
-	r, err := Walk(im.write(t), dir, func(e Entry) error {
+	r, err := Walk(im.write(t), dir, 0, func(e Entry) error {
 		synced = max(synced, e.Synced)
 		ends[e.File] = e.Offset + padded(HeadRoom+int64(len(e.Payload)))
 		return nil
@@ -116,7 +116,7 @@ func TestFlippedBits(t *testing.T) {
 				bit := byte(1) << rng.IntN(8)
 				b[i] ^= bit
 				fs := im.write(t)
-				r, err := Walk(fs, dir, func(e Entry) error {
+				r, err := Walk(fs, dir, 0, func(e Entry) error {
 					if e.Kind == Data && string(e.Payload) != payloads[e.Seq-1] {
 						t.Fatalf("byte %d of %s: Walk shows a wrong record %d", i, name, e.Seq)
 					}
@@ -215,7 +215,7 @@ func TestWalkAndSalvageDescribe(t *testing.T) {
 	im[last] = append(im[last], "garbage"...)
 	fs := im.write(t)
 	var seen []uint64
-	r, err := Walk(fs, dir, func(e Entry) error {
+	r, err := Walk(fs, dir, 0, func(e Entry) error {
 		if e.Kind == Data {
 			seen = append(seen, e.Seq)
 		}
@@ -229,7 +229,7 @@ func TestWalkAndSalvageDescribe(t *testing.T) {
 		t.Fatalf("%v", r.Problems)
 	}
 	stop := errors.New("stop")
-	if _, err := Walk(fs, dir, func(Entry) error { return stop }); err != stop {
+	if _, err := Walk(fs, dir, 0, func(Entry) error { return stop }); err != stop {
 		t.Fatalf("the error of visit became %v", err)
 	}
 	s, err := Salvage(fs, dir, 0)
@@ -257,7 +257,7 @@ func TestSalvageInterrupted(t *testing.T) {
 	t.Parallel()
 	im, payloads, _ := sample(t, true)
 	im[segmentName(2)][headerSize+HeadRoom+1] ^= 1
-	r, err := Walk(im.write(t), dir, func(Entry) error { return nil })
+	r, err := Walk(im.write(t), dir, 0, func(Entry) error { return nil })
 	ok(t, err)
 	kept := r.Problems[0].Seq - 1
 	stop := errors.New("stop")
@@ -327,7 +327,7 @@ func flipTail(t *testing.T, mem *vfs.MemFS) {
 	t.Helper()
 	fs := pebbleFS{mem.CrashClone(vfs.CrashCloneCfg{})}
 	var at Entry
-	_, err := Walk(fs, dir, func(e Entry) error {
+	_, err := Walk(fs, dir, 0, func(e Entry) error {
 		if e.Kind == Data {
 			at = e
 		}

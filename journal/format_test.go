@@ -108,7 +108,7 @@ func FuzzOpen(f *testing.F) {
 		}
 		im := image{segmentName(1): one, segmentName(2): two}
 		fs := im.write(t)
-		before, err := Walk(fs, dir, func(Entry) error { return nil })
+		before, err := Walk(fs, dir, from, func(Entry) error { return nil })
 		j, got, oerr := open(Options{FS: fs, SegmentBytes: 1000}, from)
 		if (err != nil) != errors.Is(oerr, ErrVersion) {
 			t.Fatalf("Walk: %v, Open: %v", err, oerr)

@@ -16,7 +16,9 @@
 //  3. After a failed fsync nothing becomes durable any more: a later fsync that
 //     succeeds proves nothing about the pages that were lost. Open therefore
 //     writes again what it read and cannot know to be on disk.
-//  4. Files that Open found are not appended to: a checkpoint may share them.
+//  4. A log from which durable records are missing is not opened, whichever of
+//     its files are gone, cut or older, as long as the end file is there.
+//  5. Files that Open found are not appended to: a checkpoint may share them.
 //
 // The journal does not lock its directory; its owner does.
 package journal
@@ -132,7 +134,10 @@ type Journal struct {
 	notify  bool       // OnDurable is due
 	idleAt  uint64     // last, at the tick before
 	head    [headerSize]byte
-	figures figures
+	end     *endFile // see end.go
+	// endFailed: that the end file could not be written was logged.
+	endFailed atomic.Bool
+	figures   figures
 }
 
 var _ Log = (*Journal)(nil)

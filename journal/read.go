@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 )
@@ -14,7 +15,8 @@ import (
 // tail or corruption is told by what stands behind it: every record says up to
 // which sequence number the log was on disk when it was written. If something
 // behind the bad place says that the record there was on disk, then the disk
-// has lost it; if nothing does, then nobody was promised it.
+// has lost it; if nothing does, then nobody was promised it. The end file says
+// so too, and of records behind the end of the log as well.
 
 // Entry is a record as it was read.
 type Entry struct {
@@ -34,6 +36,8 @@ type damage struct {
 	off  int64
 	seq  uint64 // of the record that should be there
 	why  string
+	// proof is why this is no torn tail, if that is known without a witness.
+	proof string
 }
 
 func (d *damage) Error() string {
@@ -57,11 +61,18 @@ type cursor struct {
 	dir  string
 	segs []*found // by index
 	log  uint32   // the log's number, 0 if no header could tell it
+	from uint64   // the records up to here need not be there
+
+	end    end // what the end file claims
+	older  int // its slot for the next claim
+	ends   bool
+	endErr error // it has no valid claim
 
 	i     int // where the next record is
 	off   int64
 	want  uint64 // its sequence number; 0: whatever comes
 	begun bool   // the segment before i was read
+	ended bool   // the end of the log was judged
 
 	file   File // of segment opened, with some bytes of it from base on
 	opened int
@@ -70,13 +81,19 @@ type cursor struct {
 	onRead func(i int, off int64)
 }
 
-// load lists the segments and reads their headers.
-func load(fs FS, dir string) (*cursor, error) {
+// load lists the segments and reads their headers and the end file. A directory
+// that is not there has no segments.
+func load(fs FS, dir string, from uint64) (*cursor, error) {
 	names, err := fs.List(dir)
-	if err != nil {
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("journal: listing %s: %w", dir, err)
 	}
-	c := &cursor{fs: fs, dir: dir, opened: -1}
+	c := &cursor{fs: fs, dir: dir, from: from, opened: -1}
+	if c.end, c.older, c.ends, err = readEnd(fs, dir); errors.Is(err, ErrCorrupt) {
+		c.endErr = err
+	} else if err != nil {
+		return nil, err
+	}
 	for _, name := range names {
 		if index, ok := parseName(name); ok {
 			c.segs = append(c.segs, &found{name: name, index: index})
@@ -110,17 +127,60 @@ func load(fs FS, dir string) (*cursor, error) {
 }
 
 // start moves to the newest segment that has everything behind from.
-func (c *cursor) start(from uint64) {
-	c.want = from + 1
+func (c *cursor) start() {
+	c.want = c.from + 1
 	for i, s := range c.segs {
-		if s.bad == nil && s.first <= from+1 {
+		if s.bad == nil && s.first <= c.from+1 {
 			c.i, c.want = i, s.first
 		}
 	}
 }
 
-// next returns the next record: io.EOF at the end, a *damage at a bad place.
+// next returns the next record: io.EOF at the end, a *damage at a bad place,
+// which the end is if records behind it are known to be missing.
 func (c *cursor) next() (Entry, error) {
+	e, err := c.read()
+	if err == io.EOF && !c.ended {
+		c.ended = true
+		if d := c.missing(); d != nil {
+			return e, d
+		}
+	}
+	return e, err
+}
+
+// missing says what is known to be missing behind the end of the log, or nil.
+func (c *cursor) missing() *damage {
+	last := c.from
+	if c.begun {
+		last = max(c.want, 1) - 1
+	}
+	d := &damage{i: len(c.segs), name: segmentName(max(c.end.index, 1)), seq: last + 1, why: "the log has no records"}
+	for i := len(c.segs) - 1; i >= 0; i-- {
+		if s := c.segs[i]; s.end > 0 {
+			d.name, d.off, d.why = s.name, s.end, "the log ends here"
+			break
+		}
+	}
+	name := filepath.Base(endPath(c.dir))
+	switch {
+	case c.log != 0 && c.end.log != 0 && c.log != c.end.log && c.end.synced > c.from:
+		d.proof = fmt.Sprintf("%s is about another log: the segments were replaced by those of another store", name)
+	case c.end.synced > max(last, c.from):
+		d.proof = fmt.Sprintf("%s says that %v", name, c.end)
+		if !slices.ContainsFunc(c.segs, func(s *found) bool { return s.index == c.end.index }) {
+			d.proof += ", which is missing"
+		}
+	case last < c.from:
+		d.proof = fmt.Sprintf("the tables have everything up to record %d, and the log had been synced before they got it", c.from)
+	default:
+		return nil
+	}
+	return d
+}
+
+// read returns the next record, with io.EOF at the end of what there is.
+func (c *cursor) read() (Entry, error) {
 	for c.i < len(c.segs) {
 		s := c.segs[c.i]
 		if c.off == 0 {
@@ -238,9 +298,17 @@ func (c *cursor) find(i int, off int64) (int, int64, head, error) {
 	return i, 0, head{}, nil
 }
 
-// witness looks behind d for a record which says that the one that should be
-// at d was on disk. It returns "" if there is none.
+// witness looks in the end file and behind d for something which says that the
+// record that should be at d was on disk. It returns "" if there is nothing.
 func (c *cursor) witness(d *damage) (string, error) {
+	switch {
+	case d.proof != "":
+		return d.proof, nil
+	case d.seq > 0 && d.seq <= c.from:
+		return fmt.Sprintf("the tables have everything up to record %d, and the log had been synced before they got it", c.from), nil
+	case c.end.synced >= max(d.seq, 1) && (c.end.log == c.log || c.log == 0 || c.end.log == 0):
+		return fmt.Sprintf("%s says that %v", filepath.Base(endPath(c.dir)), c.end), nil
+	}
 	for i, off := d.i, d.off; ; {
 		at, where, h, err := c.find(i, off)
 		if err != nil || at == len(c.segs) {

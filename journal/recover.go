@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -11,12 +12,15 @@ import (
 
 // recover reads the log and makes the journal ready to be appended to.
 func (j *Journal) recover(from uint64, replay func(seq uint64, payload []byte) error, progress func(done, total int64)) error {
-	c, err := load(j.o.FS, j.o.Dir)
+	c, err := load(j.o.FS, j.o.Dir, from)
 	if err != nil {
 		return err
 	}
 	defer c.close()
-	c.start(from)
+	if c.endErr != nil {
+		return fmt.Errorf("%w: restore a backup, or go by what the log itself says with \"redoubt journal --salvage\"", c.endErr)
+	}
+	c.start()
 	first := c.i
 	finished := c.report(progress)
 	claim := uint64(0)
@@ -40,7 +44,7 @@ func (j *Journal) recover(from uint64, replay func(seq uint64, payload []byte) e
 		if err := c.refuse(d); err != nil {
 			return err
 		}
-		j.o.Logger.Warn("journal: the tail is torn and is cut off; it was never synced", "segment", d.name, "offset", d.off, "record", d.seq, "why", d.why)
+		j.o.Logger.Warn("journal: the log is cut off at a place that is no valid record; nothing says that the record there had been synced", "segment", d.name, "offset", d.off, "record", d.seq, "why", d.why)
 		if d.off > 0 {
 			kept++
 		}
@@ -87,13 +91,17 @@ func (j *Journal) settle(c *cursor, first, kept int, from, claim uint64) error {
 		index = c.segs[0].index
 	}
 	if kept > 0 {
-		index = c.segs[kept-1].index + 1
-		switch s := c.segs[kept-1]; {
-		case c.want-1 < from:
-			j.o.Logger.Warn("journal: the log ends before the place from which it is needed", "last", c.want-1, "needed from", from+1)
-			kept = 0 // and with a gap the rest could not be read again
-		case s.first == c.want:
-			kept, index = kept-1, s.index // it has no records: it is made anew
+		s := c.segs[kept-1]
+		index = s.index + 1
+		if s.first == c.want { // it has no records: it is made anew
+			kept, index = kept-1, s.index
+			// What is older than it must not be the end of the log meanwhile.
+			if kept == first && first > 0 {
+				if err := c.forget(first); err != nil {
+					return err
+				}
+				first, kept = 0, 0
+			}
 		}
 	}
 	if err := c.close(); err != nil {
@@ -118,7 +126,21 @@ func (j *Journal) settle(c *cursor, first, kept int, from, claim uint64) error {
 		j.old = append(j.old, span{s.index, next, s.size})
 	}
 	slices.Reverse(j.old)
-	return j.begin(c.log, index, last)
+	return j.begin(c, index, last)
+}
+
+// forget removes the segments before number n, of which nothing is needed.
+func (c *cursor) forget(n int) error {
+	for i := range n {
+		if err := c.fs.Remove(c.path(i)); err != nil {
+			return fmt.Errorf("journal: removing %s: %w", c.segs[i].name, err)
+		}
+	}
+	c.segs = c.segs[n:]
+	if err := c.fs.SyncDir(c.dir); err != nil {
+		return fmt.Errorf("journal: fsync of %s: %w", c.dir, err)
+	}
+	return nil
 }
 
 // secure cuts a segment behind its last record and, if it may not be on disk,
@@ -148,11 +170,10 @@ func (c *cursor) secure(s *found, rewrite bool) error {
 	return nil
 }
 
-// begin makes the first active segment, with a mark that claims all before it.
-func (j *Journal) begin(log uint32, index, last uint64) error {
-	if j.log = log; log == 0 {
-		j.log = j.o.LogID
-	}
+// begin makes the first active segment, with a mark that claims all before it,
+// and has the end file claim the same.
+func (j *Journal) begin(c *cursor, index, last uint64) error {
+	j.log = cmp.Or(c.log, c.end.log, j.o.LogID)
 	for j.log == 0 {
 		j.log = rand.Uint32()
 	}
@@ -169,6 +190,9 @@ func (j *Journal) begin(log uint32, index, last uint64) error {
 				err = j.syncFile(s)
 			}
 		}
+		if err == nil {
+			j.end, err = openEnd(c, j.reached(last))
+		}
 		if err != nil {
 			err = errors.Join(err, s.file.Close())
 		}
@@ -177,4 +201,10 @@ func (j *Journal) begin(log uint32, index, last uint64) error {
 		return fmt.Errorf("journal: beginning segment %s: %w", filepath.Join(j.o.Dir, segmentName(index)), err)
 	}
 	return nil
+}
+
+// reached is the claim that everything written so far is durable, of which last
+// is the newest record. mu is held, or nobody else has the journal yet.
+func (j *Journal) reached(last uint64) end {
+	return end{j.log, last, j.active.index, j.active.end}
 }

@@ -125,6 +125,7 @@ func (j *Journal) runMaker() {
 		case <-j.quit:
 			return
 		}
+		j.tellEnd(j.end.flush())
 		err := j.prepare()
 		if err != nil && !failing {
 			j.o.Logger.Warn("journal: no spare segment; appending goes on without", "err", err)
@@ -274,8 +275,10 @@ func (j *Journal) LinkTo(dir string, from uint64) (last uint64, err error) {
 	j.mu.Lock()
 	last = j.active.first - 1
 	until := j.active.index
+	reached := end{log: j.log, synced: last, index: until}
 	var names []string
 	for i, o := range j.old {
+		reached.index, reached.off = o.index, o.bytes
 		if j.endOf(i) > from {
 			names = append(names, segmentName(o.index))
 		}
@@ -301,7 +304,7 @@ func (j *Journal) LinkTo(dir string, from uint64) (last uint64, err error) {
 	if err := fs.SyncDir(dir); err != nil {
 		return 0, fmt.Errorf("journal: fsync of %s: %w", dir, err)
 	}
-	return last, nil
+	return last, writeEnd(fs, dir, reached)
 }
 
 // copyFile copies the first size bytes of a file, or all if size is negative.

@@ -81,12 +81,16 @@ func (j *Journal) mark() bool {
 func (j *Journal) sync() {
 	j.mu.Lock()
 	last, written, full, active := j.last.Load(), j.figures.written, j.rotated, j.active
+	reached := j.reached(last)
 	j.mu.Unlock()
 	if j.Err() != nil {
 		return
 	}
 	start := j.o.Now()
 	err := j.syncFiles(full, active)
+	if err == nil { // before anybody is told
+		j.tellEnd(j.end.claim(reached))
+	}
 	now := j.o.Now()
 
 	j.mu.Lock()
@@ -111,6 +115,14 @@ func (j *Journal) sync() {
 	}
 	for _, s := range full {
 		s.close()
+	}
+}
+
+// tellEnd logs, the first time, that the end file could not be written or
+// fsynced. No record is lost by that, so the journal goes on.
+func (j *Journal) tellEnd(err error) {
+	if err != nil && !j.endFailed.Swap(true) {
+		j.o.Logger.Warn("journal: how far the log has got cannot be recorded; no record is lost by that, but if files of the log were removed the next start might not notice; check the disk", "err", err)
 	}
 }
 
@@ -219,6 +231,7 @@ func (j *Journal) Close() error {
 	for _, s := range append(j.rotated, j.active) {
 		err = errors.Join(err, s.file.Close())
 	}
+	j.tellEnd(errors.Join(j.end.flush(), j.end.file.Close()))
 	if j.spare != nil {
 		err = errors.Join(err, j.drop(j.spare))
 	}

@@ -30,21 +30,26 @@ type Report struct {
 	Marks       int
 	First, Last uint64 // numbers of records; 0 if there is none
 	Synced      uint64 // the newest number that was claimed to be on disk
+	Claimed     uint64 // the number up to which the end file says so
+	HasEnd      bool   // there is an end file
 	Problems    []Problem
 }
 
 // Walk reads all that there is of a log and gives every record and mark to
-// visit. It changes nothing. Behind a bad place it goes on with the next record
+// visit. It changes nothing. The records up to from may be missing. Behind a bad place it goes on with the next record
 // that it can make out. Of a log in use the newest record may look torn. An
 // error of visit ends it.
-func Walk(fs FS, dir string, visit func(Entry) error) (Report, error) {
+func Walk(fs FS, dir string, from uint64, visit func(Entry) error) (Report, error) {
 	var r Report
-	c, err := load(fs, dir)
+	c, err := load(fs, dir, from)
 	if err != nil {
 		return r, err
 	}
 	defer c.close()
-	r.Segments = len(c.segs)
+	r.Segments, r.Claimed, r.HasEnd = len(c.segs), c.end.synced, c.ends
+	if c.endErr != nil {
+		r.Problems = append(r.Problems, Problem{File: filepath.Base(endPath(dir)), What: c.endErr.Error(), Corrupt: true})
+	}
 	for _, s := range c.segs {
 		r.Bytes += s.size
 	}
@@ -102,6 +107,7 @@ func (c *cursor) skip(d *damage) {
 	if err != nil {
 		i, off = i+1, 0
 	}
+	c.ended = c.ended || i == len(c.segs) // what is missing behind d was told with it
 	if c.i, c.off, c.want, c.begun = i, off, h.seq, off > 0; h.kind == Mark {
 		c.want++
 	}
@@ -117,24 +123,36 @@ type Salvaged struct {
 }
 
 // Salvage makes a log that Open refuses one that it takes: it keeps what is
-// before the first bad place behind from, and puts the segments with the rest
-// aside as *.damaged. The records behind that place are lost to the log, even
-// if they were acknowledged. It leaves a log without a bad place alone.
+// before the first bad place behind from, puts the segments with the rest aside
+// as *.damaged, and has the end file claim nothing. The records behind that place
+// are lost to the log, even if they were acknowledged. It leaves the segments of
+// a log without a bad place alone, and makes the end file if it is missing.
 func Salvage(fs FS, dir string, from uint64) (Salvaged, error) {
 	var r Salvaged
-	c, err := load(fs, dir)
+	if err := fs.MkdirAll(dir); err != nil {
+		return r, fmt.Errorf("journal: making %s: %w", dir, err)
+	}
+	c, err := load(fs, dir, from)
 	if err != nil {
 		return r, err
 	}
 	defer c.close()
-	c.start(from)
+	c.start()
 	for err == nil {
 		_, err = c.next()
 	}
 	r.Kept = c.want - 1
 	var d *damage
 	if err == io.EOF {
-		return r, nil
+		if c.endErr != nil {
+			r.Problem = Problem{File: filepath.Base(endPath(dir)), What: c.endErr.Error(), Corrupt: true}
+		}
+		if c.endErr != nil || !c.ends {
+			err = writeEnd(fs, dir, end{log: c.log})
+		} else {
+			err = nil
+		}
+		return r, err
 	} else if !errors.As(err, &d) {
 		return r, err
 	}
@@ -152,10 +170,14 @@ func Salvage(fs FS, dir string, from uint64) (Salvaged, error) {
 		r.LostLast = max(r.LostLast, h.seq)
 		off += h.size()
 	}
+	r.LostLast = max(r.LostLast, c.end.synced)
+	if r.Kept < from { // nothing before that place is needed, and it cannot be gone on from
+		d.i, d.off, r.Kept = 0, 0, from
+	}
 	if err := c.putAside(d, &r); err != nil {
 		return r, fmt.Errorf("journal: salvaging %s: %w", dir, err)
 	}
-	return r, nil
+	return r, writeEnd(fs, dir, end{log: c.log})
 }
 
 // putAside goes from the newest segment to the one with the bad place, so that

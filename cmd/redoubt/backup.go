@@ -221,7 +221,7 @@ func copyBackup(from string, target sink, p *progress) (done int64, err error) {
 }
 
 // ours are the files that a store has.
-var ours = regexp.MustCompile(`^(REDOUBT|(journal|store)/[A-Za-z0-9][A-Za-z0-9._-]*)$`)
+var ours = regexp.MustCompile(`^(REDOUBT|journal\.end|(journal|store)/[A-Za-z0-9][A-Za-z0-9._-]*)$`)
 
 // dirSink makes a directory.
 type dirSink struct {
@@ -294,8 +294,10 @@ func (s *dirSink) abandon() error {
 		return os.RemoveAll(s.made)
 	}
 	err := errors.Join(os.RemoveAll(filepath.Join(s.dir, "journal")), os.RemoveAll(filepath.Join(s.dir, "store")))
-	if e := os.Remove(s.path(formatFile)); !errors.Is(e, os.ErrNotExist) {
-		err = errors.Join(err, e)
+	for _, name := range []string{formatFile, endFile} {
+		if e := os.Remove(s.path(name)); !errors.Is(e, os.ErrNotExist) {
+			err = errors.Join(err, e)
+		}
 	}
 	return err
 }

@@ -54,7 +54,7 @@ func TestBackupAndRestore(t *testing.T) {
 			t.Errorf("%s: %v\n%s", to, err, out)
 		}
 	}
-	if list, err := os.ReadDir(copied); err != nil || len(list) != 3 {
+	if list, err := os.ReadDir(copied); err != nil || len(list) != 4 {
 		t.Errorf("the copy: %v %v", list, err)
 	}
 }

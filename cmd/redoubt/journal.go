@@ -156,11 +156,12 @@ func salvageJournal(i *local.Inspection, j *local.JournalState, yes bool, out io
 		fmt.Fprintln(out, "corrupt:", p)
 	}
 	fmt.Fprintf(out, "Up to record %d everything can be kept.\n", j.Kept)
-	fmt.Fprintf(out, "Lost is what comes behind: the record at that place, and %d more that can be read", j.Lost)
-	if j.Lost > 0 {
-		fmt.Fprintf(out, ", up to %d", j.LostLast)
+	if j.LostLast > j.Kept {
+		fmt.Fprintf(out, "Lost is what comes behind: records %d to %d and what followed them, of which %d can still be read in the files that are put aside.\nThese writes were acknowledged. A backup may have them.\n",
+			j.Kept+1, j.LostLast, j.Lost)
+	} else {
+		fmt.Fprintln(out, "Nothing is known to be lost, but nobody can tell whether there were records behind that.")
 	}
-	fmt.Fprintf(out, ".\nThese writes were acknowledged. A backup may have them.\n")
 	if !yes {
 		return errors.New("nothing was changed; to go on, run this again with --yes")
 	}
@@ -168,11 +169,13 @@ func salvageJournal(i *local.Inspection, j *local.JournalState, yes bool, out io
 	if err != nil {
 		return err
 	}
-	if s.Problem.File == "" {
-		return errors.New("every record is whole, but not all can be understood, and salvaging does not help: restore a backup")
-	}
 	for _, name := range s.Aside {
 		fmt.Fprintln(out, "put aside:", name)
+	}
+	if j, err = i.Journal(nil); err != nil {
+		return err
+	} else if len(j.Wrong) > 0 {
+		return fmt.Errorf("salvaging does not help, since not all records that are whole can be understood: restore a backup: %v", j.Wrong[0])
 	}
 	fmt.Fprintf(out, "Done. The server can start. Run redoubt check first: rows of lost commits may have reached the tables already.\n")
 	return nil

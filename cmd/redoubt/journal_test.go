@@ -53,8 +53,10 @@ func TestJournalGolden(t *testing.T) {
 	seg := only(t, dir, "local", "journal", "*.jnl")
 	whole, err := os.ReadFile(seg)
 	must(t, err)
-	must(t, os.WriteFile(seg, whole[:len(whole)-60], 0o644))
+	must(t, os.WriteFile(seg, append(whole[:len(whole):len(whole)], "torn"...), 0o644))
 	show("the same with a torn tail, --from 7", "--from", "7")
+	must(t, os.WriteFile(seg, whole[:len(whole)-60], 0o644))
+	show("the same cut short, --from 7", "--from", "7")
 	must(t, os.WriteFile(seg, whole, 0o644))
 	flip(t, seg, 300)
 	show("the same with a flipped bit, --limit 3", "--limit", "3")
@@ -86,7 +88,7 @@ func TestSalvage(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "nothing was changed") || !strings.Contains(err.Error(), "--yes") {
 		t.Errorf("without --yes: %v", err)
 	}
-	for _, want := range []string{"corrupt: segment 00000001.jnl, offset ", "Up to record 2 everything can be kept.", "and 5 more that can be read, up to 8.", "acknowledged"} {
+	for _, want := range []string{"corrupt: segment 00000001.jnl, offset ", "Up to record 2 everything can be kept.", "records 3 to 8 and what followed them, of which 5 can still be read", "acknowledged"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%s\nlacks %s", out, want)
 		}

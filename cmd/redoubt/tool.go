@@ -11,6 +11,7 @@ import (
 
 	"redoubt/engine"
 	"redoubt/engine/local"
+	"redoubt/journal"
 	"redoubt/keyspace"
 )
 
@@ -72,7 +73,10 @@ func parse(f *flag.FlagSet, args []string, needed ...string) error {
 }
 
 // formatFile is the file by which a directory is known as a store.
-const formatFile = "REDOUBT"
+const (
+	formatFile = "REDOUBT"
+	endFile    = "journal" + journal.EndSuffix
+)
 
 func exists(path ...string) bool {
 	_, err := os.Lstat(filepath.Join(path...))

@@ -68,8 +68,11 @@ func (i *Inspection) checkJournal(c Checks) {
 		return
 	}
 	say := func(p journal.Problem) (place, what string) {
-		if p.File == "journal" {
+		switch p.File {
+		case journalDir:
 			return fmt.Sprintf("record %d", p.Seq), p.What
+		case endFile:
+			return endFile, p.What
 		}
 		return fmt.Sprintf("%s/%s, offset %d, record %d", journalDir, p.File, p.Offset, p.Seq), p.What
 	}

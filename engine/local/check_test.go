@@ -471,7 +471,7 @@ func TestCheckFindsWhatIsWrongWithItsOwnRows(t *testing.T) {
 			"store: the engine's row ffffffff01: it is missing, and there are rows"},
 		"a checkpoint that is ahead": {func(db *lsm.DB) error {
 			return db.Set(checkpointKey, binary.BigEndian.AppendUint64(nil, 1000), nil)
-		}, "journal: record 161: the journal ends with record 160, and the tables have 1000"},
+		}, "journal: journal/00000001.jnl, offset 222872, record 161: the log ends here; corrupt: the tables have everything up to record 1000"},
 	} {
 		fs := vfs.NewMem()
 		e := opened(t, func(o *Options) { o.FS, o.Fsync = fs, journal.No })

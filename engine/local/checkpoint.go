@@ -58,7 +58,7 @@ func (e *Engine) copyTo(dir string) (err error) {
 	if _, err := e.journal.LinkTo(fs.PathJoin(dir, journalDir), e.checkpoint.Load()); err != nil {
 		return err
 	}
-	return writeFormat(fs, dir)
+	return writeFormat(fs, dir, true)
 }
 
 // clearDir makes a directory empty, or makes it.

@@ -178,7 +178,14 @@ func (e *Engine) open(o Options) error {
 	// Again: another process may have made the store while we came to the lock.
 	exists, err := checkFormat(o.FS, o.Dir)
 	if err == nil && !exists {
-		err = writeFormat(o.FS, o.Dir)
+		err = writeFormat(o.FS, o.Dir, false)
+	}
+	if err != nil {
+		return err
+	}
+	ended, err := readFormat(o.FS, o.Dir)
+	if err == nil {
+		err = checkEnd(o.FS, o.Dir, ended)
 	}
 	if err != nil {
 		return err
@@ -203,7 +210,13 @@ func (e *Engine) open(o Options) error {
 		return err
 	}
 	e.store.tableBytes = o.tableBytes
-	return e.recover(o, path(journalDir))
+	if err := e.recover(o, path(journalDir)); err != nil || ended {
+		return err
+	}
+	if err := writeFormat(o.FS, o.Dir, true); err != nil { // the journal has made its end file
+		return errors.Join(err, e.journal.Close())
+	}
+	return nil
 }
 
 // recover finds the last checkpoint and replays the journal from there.

@@ -6,6 +6,11 @@ package local
 //	redoubt store
 //	format 1
 //	engine local
+//	journal.end yes
+//
+// The last line is there since the store has a file journal.end, which tells how
+// far the journal had got; the first version had none. Lines that a program does
+// not know are left alone by it.
 //
 // It is the first file made in a new directory (written to REDOUBT.tmp, synced,
 // renamed, directory synced), so a directory with anything else in it and
@@ -24,6 +29,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"redoubt/engine"
+	"redoubt/journal"
 )
 
 const (
@@ -36,6 +42,9 @@ const (
 // unborn are the names that a directory may hold without being a store: what a
 // crash during creation leaves, and what a fresh file system has.
 var unborn = map[string]bool{formatFile + ".tmp": true, "LOCK": true, "lost+found": true}
+
+// endFile tells how far the journal had got: see journal/end.go.
+const endFile = journalDir + journal.EndSuffix
 
 // checkFormat says whether dir already holds a store, and refuses one that is
 // not ours to open.
@@ -50,7 +59,8 @@ func checkFormat(fs vfs.FS, dir string) (exists bool, err error) {
 	foreign := ""
 	for _, name := range names {
 		if name == formatFile {
-			return true, readFormat(fs, dir)
+			_, err := readFormat(fs, dir)
+			return true, err
 		}
 		if !unborn[name] {
 			foreign = name
@@ -63,20 +73,21 @@ func checkFormat(fs vfs.FS, dir string) (exists bool, err error) {
 	return false, nil
 }
 
-func readFormat(fs vfs.FS, dir string) error {
+// readFormat reads the file. ended says whether the store has an end file.
+func readFormat(fs vfs.FS, dir string) (ended bool, err error) {
 	path := fs.PathJoin(dir, formatFile)
 	f, err := fs.Open(path)
 	if err != nil {
-		return fmt.Errorf("opening %s: %w", path, err)
+		return false, fmt.Errorf("opening %s: %w", path, err)
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, 4096))
 	if err != nil {
-		return fmt.Errorf("reading %s: %w", path, err)
+		return false, fmt.Errorf("reading %s: %w", path, err)
 	}
 	lines := strings.Split(string(text), "\n")
 	if lines[0] != formatMagic {
-		return fmt.Errorf("%w: %s does not begin with %q; the directory %s is not a Redoubt store, give another one",
+		return false, fmt.Errorf("%w: %s does not begin with %q; the directory %s is not a Redoubt store, give another one",
 			engine.ErrFormat, path, formatMagic, dir)
 	}
 	fields := map[string]string{}
@@ -87,22 +98,26 @@ func readFormat(fs vfs.FS, dir string) error {
 	version, err := strconv.Atoi(fields["format"])
 	switch {
 	case err != nil || version < 1:
-		return fmt.Errorf("%w: %s has no valid format version (%q); restore it from a backup",
+		return false, fmt.Errorf("%w: %s has no valid format version (%q); restore it from a backup",
 			engine.ErrFormat, path, fields["format"])
 	case version > formatVersion:
-		return fmt.Errorf("%w: directory %s has format %d, this program knows up to %d; open it with a newer version of Redoubt",
+		return false, fmt.Errorf("%w: directory %s has format %d, this program knows up to %d; open it with a newer version of Redoubt",
 			engine.ErrFormat, dir, version, formatVersion)
 	case fields["engine"] != formatEngine:
-		return fmt.Errorf("%w: directory %s was written by the engine %q, not %q; start with that engine or give another directory",
+		return false, fmt.Errorf("%w: directory %s was written by the engine %q, not %q; start with that engine or give another directory",
 			engine.ErrFormat, dir, fields["engine"], formatEngine)
 	}
-	return nil
+	return fields[endFile] == "yes", nil
 }
 
-// writeFormat makes the file in an existing directory, whole or not at all.
-func writeFormat(fs vfs.FS, dir string) error {
+// writeFormat makes the file in an existing directory, whole or not at all. ended
+// says that the store has an end file.
+func writeFormat(fs vfs.FS, dir string, ended bool) error {
 	path := fs.PathJoin(dir, formatFile)
 	text := fmt.Sprintf("%s\nformat %d\nengine %s\n", formatMagic, formatVersion, formatEngine)
+	if ended {
+		text += endFile + " yes\n"
+	}
 	f, err := fs.Create(path+".tmp", vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return fmt.Errorf("creating %s: %w", path, err)
@@ -118,6 +133,18 @@ func writeFormat(fs vfs.FS, dir string) error {
 		return fmt.Errorf("renaming %s.tmp: %w", path, err)
 	}
 	return syncDir(fs, dir)
+}
+
+// checkEnd refuses a store whose end file is missing.
+func checkEnd(fs vfs.FS, dir string, ended bool) error {
+	path := fs.PathJoin(dir, endFile)
+	if _, err := fs.Stat(path); !ended || err == nil {
+		return nil
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("looking for %s: %w", path, err)
+	}
+	return fmt.Errorf("%w: %s is missing, which tells how far the journal had got: put it back, restore a backup, or go by what the journal itself says with \"redoubt journal --salvage\"",
+		engine.ErrCorrupt, path)
 }
 
 // makeDir makes a directory and its parents, so that they outlive a power cut.

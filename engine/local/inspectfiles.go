@@ -38,6 +38,11 @@ func (i *Inspection) Files() (list []File, err error) {
 			list = append(list, File{Path: journalDir + "/" + name, Size: size})
 		}
 	}
+	if info, err := i.fs.Stat(i.path(endFile)); err == nil {
+		list = append(list, File{Path: endFile, Size: info.Size()})
+	} else if !errors.Is(err, os.ErrNotExist) { // a store of an older version has none
+		return nil, err
+	}
 	db, err := i.tables()
 	if err != nil {
 		return nil, err

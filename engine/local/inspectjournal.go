@@ -23,8 +23,9 @@ type JournalState struct {
 	Torn *journal.Problem
 	// Old is what is wrong with segments that the store does not need any more.
 	Old []journal.Problem
-	// Kept is the last record before the first bad place, Lost how many could be
-	// made out behind it, up to number LostLast.
+	// Kept is the last record before the first bad place. Lost is how many could be
+	// made out behind it, LostLast the newest number that was among them or that is
+	// known to have been synced.
 	Kept, LostLast uint64
 	Lost           int
 	// Payload is how many bytes of records a start replays.
@@ -61,10 +62,8 @@ func (j *JournalState) replays(e journal.Entry) bool {
 // WalkJournal is journal.Walk for this store's. A journal that is not there has
 // no records.
 func (i *Inspection) WalkJournal(visit func(journal.Entry) error) (journal.Report, error) {
-	if _, err := i.fs.Stat(i.path(journalDir)); errors.Is(err, os.ErrNotExist) {
-		return journal.Report{}, nil
-	}
-	return journal.Walk(journalFiles(i.fs), i.path(journalDir), visit)
+	seq, _ := i.Checkpoint() // whoever needs the tables is told what is wrong with them
+	return journal.Walk(journalFiles(i.fs), i.path(journalDir), seq, visit)
 }
 
 // Journal reads all of the journal and judges what it finds. progress may be nil.
@@ -80,7 +79,7 @@ func (i *Inspection) Journal(progress func(done, total int64)) (*JournalState, e
 		return nil, err
 	}
 	var wrong []journal.Problem
-	var first, last uint64 // record numbers
+	var first uint64 // record number
 	var batch engine.Batch
 	var done int64
 	j.Report, err = i.WalkJournal(func(e journal.Entry) error {
@@ -94,7 +93,6 @@ func (i *Inspection) Journal(progress func(done, total int64)) (*JournalState, e
 		if first == 0 {
 			first = next
 		}
-		last = max(last, e.Seq)
 		size := journal.HeadRoom + int64(len(e.Payload))
 		j.ends[e.File] = e.Offset + size
 		if done += size; progress != nil {
@@ -113,11 +111,10 @@ func (i *Inspection) Journal(progress func(done, total int64)) (*JournalState, e
 	}
 	if first > j.Checkpoint+1 && tables == nil {
 		what := fmt.Sprintf("the journal begins with record %d, and the tables end with %d: what is between is missing", first, j.Checkpoint)
-		wrong = append(wrong, journal.Problem{File: "journal", Seq: j.Checkpoint + 1, What: what, Corrupt: true})
+		wrong = append(wrong, journal.Problem{File: journalDir, Seq: j.Checkpoint + 1, What: what, Corrupt: true})
 	}
-	if first > 0 && last < j.Checkpoint {
-		what := fmt.Sprintf("the journal ends with record %d, and the tables have %d: parts of later commits may be in the tables", last, j.Checkpoint)
-		wrong = append(wrong, journal.Problem{File: "journal", Seq: last + 1, What: what, Corrupt: true})
+	if err := i.checkEnd(); err != nil {
+		wrong = append(wrong, journal.Problem{File: endFile, What: err.Error(), Corrupt: true})
 	}
 	j.judge(append(j.Problems, wrong...))
 	if err := i.count(j); err != nil {
@@ -132,7 +129,7 @@ func (j *JournalState) judge(list []journal.Problem) {
 	for _, p := range list {
 		at := placeOf(p)
 		switch {
-		case p.File == "journal": // of no place in it
+		case p.File == journalDir || p.File == endFile: // of no place in a segment
 			j.Wrong = append(j.Wrong, p)
 			continue
 		case at.segment < j.start:
@@ -151,7 +148,7 @@ func (j *JournalState) judge(list []journal.Problem) {
 
 // count finds what is before the first bad place, and what behind.
 func (i *Inspection) count(j *JournalState) error {
-	j.Kept = j.Checkpoint
+	j.Kept, j.LostLast = j.Checkpoint, j.Claimed
 	_, err := i.WalkJournal(func(e journal.Entry) error {
 		switch {
 		case e.Kind != journal.Data || e.Index < j.start:
@@ -191,6 +188,15 @@ func (i *Inspection) journalBytes() (total int64, err error) {
 		}
 	}
 	return total, err
+}
+
+// checkEnd says what is wrong with the end file, if it can be told without reading it.
+func (i *Inspection) checkEnd() error {
+	ended, err := readFormat(i.rest, i.dir)
+	if err != nil {
+		return err
+	}
+	return checkEnd(i.fs, i.dir, ended)
 }
 
 // Salvage has the journal keep only what is before its first bad place; see
