@@ -242,10 +242,7 @@ func (p *pipe) wrote(n int, err error) {
 	if p.parts != nil {
 		p.parts.progress(p.netOut, p.pending())
 	}
-	if p.stalled && p.pending() < p.unread && !p.srv.draining.Load() {
-		p.stalled = false
-		p.post(p.proceed)
-	}
+	p.drained()
 	p.settleAccount()
 	p.free.Broadcast()
 }

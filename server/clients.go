@@ -111,6 +111,7 @@ func (s *session) mustAuthenticate() bool {
 
 // leave forgets a session that was closed. Its mu is held.
 func (srv *Server) leave(s *session) {
+	s.discharge() // while it is in the register: see relieve
 	srv.clients.mu.Lock()
 	delete(srv.clients.byID, s.id)
 	delete(srv.clients.guests, s.id)
@@ -131,7 +132,6 @@ func (srv *Server) leave(s *session) {
 		s.deferred.stop.At(time.Now())
 	}
 	s.watch.End()
-	s.discharge()
 }
 
 // overdue says that the client is to be closed: it was idle for too long, or
@@ -156,7 +156,7 @@ func (s *session) outputLimit() *config.BufferLimit {
 // client-output-buffer-limit.
 func (s *session) overLimit(now time.Time) bool {
 	n, l := uint64(s.pending()), s.outputLimit()
-	over := l.Hard > 0 && n > l.Hard || n >= guestOutput && s.guest.Load() && s.mustAuthenticate()
+	over := l.Hard > 0 && n > l.Hard
 	if l.Soft == 0 || n <= l.Soft {
 		s.softSince = time.Time{}
 	} else if s.softSince.IsZero() {
@@ -175,7 +175,7 @@ func (s *session) overLimit(now time.Time) bool {
 // client-query-buffer-limit.
 func (s *session) overQueryLimit() bool {
 	n := int64(len(s.buf))
-	guest := n > guestInput && !s.waiting && s.guest.Load() && s.mustAuthenticate()
+	guest := n > guestInput && !s.waiting && !s.stalled && s.guest.Load() && s.mustAuthenticate()
 	if n <= s.srv.queryLimit.Load() && !guest {
 		return false
 	}

@@ -10,7 +10,7 @@ import (
 // them must leave room for others:
 //
 //   - Commands of a guest wait while it leaves guestOutput bytes of replies unread, and
-//     it is closed when its socket does not take them. What it may send is bounded by
+//     it is closed when it takes none of them for a second. What it may send is bounded by
 //     Redis's limits on one command (wire.Reader), and by guestInput in all.
 //   - It is closed when it has not authenticated within auth-timeout.
 //   - There are at most a quarter of maxclients. When one more comes, or when there is no
@@ -49,10 +49,19 @@ func (c *clients) unauthenticated() int {
 	return len(c.guests)
 }
 
-// overstays says that a guest is to be closed since it does not authenticate.
+// overstays says that a guest is to be closed since it does not read, or does not
+// authenticate.
 func (s *session) overstays(now time.Time) bool {
+	if !s.guest.Load() || !s.mustAuthenticate() {
+		return false
+	}
+	if n := s.pending(); n >= guestOutput && now.Sub(s.lastUsed) >= tickEvery {
+		s.srv.stats.outputLimit.Add(1)
+		s.srv.log.Info("closing a client: it has not authenticated and does not read its replies", "client", s.id, "addr", s.addr, "pending", n)
+		return true
+	}
 	limit := time.Duration(s.srv.authTimeout.Load()) * time.Second
-	if limit == 0 || !s.guest.Load() || now.Sub(s.guestAt) < limit || !s.mustAuthenticate() {
+	if limit == 0 || now.Sub(s.guestAt) < limit {
 		return false
 	}
 	s.srv.log.Info("closing a client: it has not authenticated within auth-timeout", "client", s.id, "addr", s.addr)

@@ -35,6 +35,9 @@ const (
 	// commands wait, when there is memory for it, and leastUnread when there is none.
 	mostUnread  = 32 << 20
 	leastUnread = 64 << 10
+	// smallChange is what is not worth a charge: the arguments of a command that a worker
+	// runs are mostly less.
+	smallChange = 1 << 10
 	// chargeStep is how much a session may grow within a turn before it is charged.
 	chargeStep = 64 << 10
 	// turnOutput is how many bytes of large replies a loop gathers before it sends them.
@@ -63,7 +66,7 @@ func (s *session) held() int {
 	if s.multi != nil {
 		n += s.multi.memory()
 	}
-	if s.deferred != nil {
+	if s.deferred != nil && s.deferred.size > smallChange {
 		n += s.deferred.size
 	}
 	if s.blocked != nil {

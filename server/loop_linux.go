@@ -407,10 +407,7 @@ func (l *loop) flush(c *conn) {
 	if c.parts != nil {
 		c.parts.progress(c.netOut, c.pending())
 	}
-	if c.stalled && c.pending() < c.unread && !l.draining {
-		c.stalled = false
-		c.post(c.proceed)
-	}
+	c.drained()
 	c.charge()
 	c.interest()
 }

@@ -55,7 +55,8 @@ type session struct {
 	warmed  bool // rows were fetched for the commands that come next
 	// announced: other front ends were told what the next command wants to hear.
 	announced bool
-	stalled   bool // unparsed commands wait until the client takes its replies
+	stalled   bool // unparsed commands wait until the client takes its replies,
+	resuming  bool // which it has: they are about to go on
 	closing   bool // close once everything is sent
 	closed    bool
 	// halfClosed: the client sends no more.
@@ -654,10 +655,19 @@ func (s *session) resume() {
 	s.car.interest()
 }
 
+// drained has the commands go on that wait for the client, once it has taken its replies.
+// Nothing more is read until then: what waits would else become more and more.
+func (s *session) drained() {
+	if s.stalled && !s.resuming && s.pending() < s.unread && !s.srv.draining.Load() {
+		s.resuming = true
+		s.car.post(s.proceed)
+	}
+}
+
 // proceed goes on with commands that were left because the client had too many
 // replies to read.
 func (s *session) proceed() {
-	if !s.waiting {
+	if s.resuming = false; !s.waiting {
 		s.resume()
 	}
 }

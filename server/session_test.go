@@ -244,3 +244,43 @@ func TestUnknownCommandText(t *testing.T) {
 		}
 	}
 }
+
+// A large command that is kept is not copied, and its buffer is not used again.
+func TestLargeCommandsAreKeptOnce(t *testing.T) {
+	srv, work := quietServer(t)
+	s := quietSession(srv, work)
+	s.process(request("MULTI"))
+	value := strings.Repeat("x", 1<<20)
+	in := request("SET", "k", value)
+	next := request("SET", "k", "next")
+	// As a carrier reads it: first a part, then the rest into the session's buffer.
+	s.keep(in[:1000])
+	if n := s.process(s.buf); n != 0 {
+		t.Fatal(n)
+	}
+	for s.reserve(); cap(s.buf) < len(in); s.reserve() {
+		s.buf = append(s.buf, in[len(s.buf):cap(s.buf)]...)
+	}
+	if cap(s.buf) != len(in) {
+		t.Errorf("room for %d bytes, of %d", cap(s.buf), len(in))
+	}
+	s.buf = append(s.buf, in[len(s.buf):]...)
+	buf := s.buf
+	if n := s.process(s.buf); n != len(in) {
+		t.Fatal(n)
+	}
+	s.keep(next[:5]) // what follows goes elsewhere
+	kept := s.multi.queue[0].Args[2]
+	if &kept[0] != &buf[len(buf)-2-len(kept)] || string(kept) != value {
+		t.Error("it was copied, or overwritten")
+	}
+	if n := s.held(); n > len(in)+64<<10 {
+		t.Errorf("%d bytes are held", n)
+	}
+	// Small ones are copied.
+	s.buf = append([]byte(nil), next...)
+	s.keep(s.buf[s.process(s.buf):])
+	if got := string(s.multi.queue[1].Args[2]); got != "next" || s.retained {
+		t.Errorf("%q", got)
+	}
+}

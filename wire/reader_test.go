@@ -287,3 +287,23 @@ func TestForget(t *testing.T) {
 		t.Errorf("%s, %v", args, err)
 	}
 }
+
+// A command that would be too large is refused before its bytes have come, however they are
+// cut.
+func TestMaxFrame(t *testing.T) {
+	in := "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1000\r\n"
+	size := int64(len(in) + 1000 + 2)
+	for cut := range len(in) {
+		r := Reader{MaxBulk: 1 << 20, Authenticated: true, MaxFrame: size - 1}
+		if _, n, err := r.Next([]byte(in[:cut])); n != 0 || err != nil {
+			t.Fatal(n, err)
+		}
+		if _, _, err := r.Next([]byte(in)); err != (TooLarge{size, size - 1}) {
+			t.Fatalf("cut at %d: %v", cut, err)
+		}
+		r = Reader{MaxBulk: 1 << 20, Authenticated: true, MaxFrame: size}
+		if _, n, err := r.Next([]byte(in)); n != 0 || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+}
