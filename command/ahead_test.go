@@ -104,7 +104,6 @@ func TestElementsAreFetchedTogether(t *testing.T) {
 		{set, words("smismember s", "m{x}", 250, 350), 1, 100},
 		{two, []string{"sinter", "s", "t"}, 2, 300},
 		{two, []string{"sdiff", "s", "t"}, 2, 300},
-		{two, []string{"sunion", "s", "t"}, 2, 300},
 		{zset, words("zadd z", "{x} m{x}", 50, 150), 1, 100},
 		{zset, words("zrem z", "m{x}", 10, 110), 1, 100},
 		{zset, words("zmscore z", "m{x}", 50, 150), 1, 100},

@@ -3,12 +3,15 @@ package command
 import (
 	"bytes"
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 
+	"redoubt/engine"
 	"redoubt/keyspace"
 	"redoubt/number"
 	"redoubt/types"
+	"redoubt/types/member"
 	sets "redoubt/types/set"
 	"redoubt/types/zset"
 )
@@ -259,8 +262,8 @@ func (a *zalgebra) bySize() {
 }
 
 // union visits the members that are in any source. Few of them are gathered first, and
-// so are those of many sources. Else a member is visited where it comes first, and the
-// sources behind that are asked for it: so nothing is held.
+// so are those of many sources. Else the rows of all sources are walked over side by
+// side, in the order of hashes that they have in common: so nothing is held.
 func (a *zalgebra) union(visit func(member []byte, score float64) bool) {
 	a.bySize()
 	total := int64(0)
@@ -269,43 +272,46 @@ func (a *zalgebra) union(visit func(member []byte, score float64) bool) {
 	}
 	switch {
 	case a.c.Tx.Heavy(total * elemWork):
-	case total <= gatherMost || len(a.sources) > askMost:
+	case total <= gatherMost || len(a.sources) > mergeMost:
 		a.gather(visit)
 	default:
-		for i := range a.sources {
-			if !a.unionFrom(i, visit) {
-				return
-			}
-		}
+		a.merge(visit)
 	}
 }
 
 const (
 	gatherMost = 4096 // elements of all sources of a union that are gathered
-	askMost    = 16   // sources that are asked for each member
+	mergeMost  = 32   // sources that are walked over side by side
 )
 
-// unionFrom visits the members of a source that no source before it has.
-func (a *zalgebra) unionFrom(i int, visit func(member []byte, score float64) bool) (more bool) {
-	more = true
-	s := a.sources[i]
-	others := slices.Concat(a.sources[:i], a.sources[i+1:])
-	a.eachAhead(s, others, func(member []byte, score float64) bool {
-		for _, before := range a.sources[:i] {
-			if _, ok := before.score(member); ok {
-				return a.c.Tx.Err() == nil
-			}
+// merge is union by a walk over all sources at once.
+func (a *zalgebra) merge(visit func(member []byte, score float64) bool) {
+	cursors := make([]*member.Cursor, len(a.sources))
+	for i, s := range a.sources {
+		if s.s != nil {
+			cursors[i] = s.s.Members(i)
+		} else {
+			cursors[i] = s.z.Members(i)
 		}
-		sum := orZero(s.weight * score)
-		for _, behind := range a.sources[i+1:] {
-			if other, ok := behind.score(member); ok {
-				sum = a.mix(sum, orZero(behind.weight*other))
+	}
+	member.Merge(cursors, func(m []byte, at []*member.Cursor) bool {
+		sum := 0.0
+		for i, c := range at {
+			s, score := a.sources[c.Source], 1.0
+			if s.s == nil {
+				var ok bool
+				if score, ok = zset.ScoreOf(c.Value()); !ok {
+					a.c.Tx.Fail(fmt.Errorf("%w: a member row of a sorted set has %d bytes", engine.ErrCorrupt, len(c.Value())))
+					return false
+				}
 			}
+			if score = orZero(s.weight * score); i > 0 {
+				score = a.mix(sum, score)
+			}
+			sum = score
 		}
-		more = a.c.Tx.Err() == nil && visit(member, sum)
-		return more
+		return visit(m, sum)
 	})
-	return more && a.c.Tx.Err() == nil
 }
 
 // gather is union by a table of all members.

@@ -7,6 +7,7 @@ import (
 
 	"redoubt/keyspace"
 	"redoubt/types"
+	"redoubt/types/member"
 )
 
 // Intersection, union and difference of sets, one member at a time and without a
@@ -147,15 +148,23 @@ func (s *Set) eachAhead(others []*Set, visit func(member []byte) bool) {
 const aheadPage = 256
 
 // Union visits the members that are in any set, until visit says false. The large
-// sets come first, the largest before the others: a member of a set is new if no
-// large set before it has it. The members of small sets, which may be very many
-// sets, are remembered.
+// sets come first: their rows are walked over side by side, in the order of hashes that
+// they have in common. If they are many, one comes behind the other, the largest first,
+// and a member is new if no set before has it. The members of small sets, which may be
+// very many sets, are remembered.
 func (g *Group) Union(visit func(member []byte) bool) {
 	if g.tx.Heavy(g.Weight()) {
 		return
 	}
 	large, small := g.distinct()
-	for i, s := range large {
+	apart := large
+	if len(large) > 1 && len(large) <= mergeMost {
+		if !g.merge(large, visit) {
+			return
+		}
+		apart = nil
+	}
+	for i, s := range apart {
 		known := anyOf(large[:i], s.Size())
 		more := true
 		s.eachAhead(large[:i], func(m []byte) bool {
@@ -175,6 +184,7 @@ func (g *Group) Union(visit func(member []byte) bool) {
 			}
 			if i < len(small)-1 {
 				seen[string(m)] = struct{}{}
+				g.tx.Take(int64(len(m)) + seenBytes)
 			}
 			more = g.tx.Err() == nil && (known(m) || visit(m))
 			return more
@@ -183,6 +193,26 @@ func (g *Group) Union(visit func(member []byte) bool) {
 			return
 		}
 	}
+}
+
+const (
+	mergeMost = 32 // sets that are walked over side by side
+	seenBytes = 64 // what a remembered member takes besides its bytes
+)
+
+// merge visits the members of several large sets, each once. It says whether visit wants
+// more.
+func (g *Group) merge(list []*Set, visit func(member []byte) bool) (more bool) {
+	cursors := make([]*member.Cursor, len(list))
+	for i, s := range list {
+		cursors[i] = s.Members(i)
+	}
+	more = true
+	member.Merge(cursors, func(m []byte, _ []*member.Cursor) bool {
+		more = visit(m)
+		return more
+	})
+	return more && g.tx.Err() == nil
 }
 
 // distinct returns the sets that have members, none of them twice: those in rows,

@@ -18,6 +18,7 @@ import (
 
 	"redoubt/keyspace"
 	"redoubt/types"
+	"redoubt/types/member"
 	"redoubt/types/pack"
 )
 
@@ -128,6 +129,16 @@ func (s *Set) Has(member []byte) bool { return s.form().has(member) }
 // Each visits the members until visit says false. Bytes are valid during the call
 // only. Visit must not change the set.
 func (s *Set) Each(visit func(member []byte) bool) { s.form().each(visit) }
+
+// Members begins a walk over the members in the order of their hashes.
+func (s *Set) Members(source int) *member.Cursor {
+	if s.enc == keyspace.Rows {
+		return s.rows.Cursor(source)
+	}
+	return member.Small(s.tx, source, func(visit func(member, value []byte) bool) {
+		s.Each(func(m []byte) bool { return visit(m, nil) })
+	})
+}
 
 // Expect tells how many members will be added, of which this is the first: it
 // decides on the form of a new set, and may make that of an old one a larger one.

@@ -49,6 +49,7 @@ import (
 
 	"redoubt/keyspace"
 	"redoubt/types"
+	"redoubt/types/member"
 )
 
 // ZSet is the sorted set at a key, in one execution.
@@ -215,6 +216,25 @@ func (z *ZSet) Expect(members, length int) {
 		z.dirty = true
 		z.unfold()
 	}
+}
+
+// Members begins a walk over the members in the order of their hashes; ScoreOf reads
+// the values.
+func (z *ZSet) Members(source int) *member.Cursor {
+	if z.form == &z.rows {
+		return z.rows.m.Cursor(source)
+	}
+	return member.Small(z.tx, source, func(visit func(member, value []byte) bool) {
+		z.packed.walk(Whole, false, func(elem []byte) bool { return visit(elem[scoreSize:], elem[:scoreSize]) })
+	})
+}
+
+// ScoreOf is the score that the row of a member has as its value.
+func ScoreOf(value []byte) (float64, bool) {
+	if len(value) != scoreSize {
+		return 0, false
+	}
+	return decode(bitsOf(value)), true
 }
 
 // Ahead tells that members are about to be looked up, where that is worth while. They
