@@ -78,8 +78,8 @@ func TestJudge(t *testing.T) {
 		peak   int
 		want   string // part of the error
 	}{
-		{func(int, *sample) {}, 140 << 20, ""},
-		{func(int, *sample) {}, 145 << 20, "RSS"},
+		{func(int, *sample) {}, 119 << 20, ""},
+		{func(int, *sample) {}, 121 << 20, "RSS"},
 		{func(i int, s *sample) { s.goroutines += 5 * i }, 1, "goroutines"},
 		{func(i int, s *sample) { s.descriptors += 9 * i }, 1, "descriptors"},
 		{func(i int, s *sample) { s.files += 7 * i }, 1, "files grew"},

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"redoubt/internal/respclient"
+	"redoubt/internal/rss"
 )
 
 // server is how a server under test is started.
@@ -197,24 +198,8 @@ func (p *process) cpu() (time.Duration, error) {
 
 // memory is the resident memory in bytes, now and at its highest.
 func (p *process) memory() (now, peak int, err error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
-	if err != nil {
-		return 0, 0, err
-	}
-	for line := range strings.Lines(string(b)) {
-		name, rest, _ := strings.Cut(line, ":")
-		kb, _ := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(rest), " kB"))
-		switch name {
-		case "VmRSS":
-			now = kb << 10
-		case "VmHWM":
-			peak = kb << 10
-		}
-	}
-	if now == 0 || peak == 0 {
-		return 0, 0, fmt.Errorf("cannot read the memory of %s", p.name)
-	}
-	return now, peak, nil
+	n, most, err := rss.Of(p.cmd.Process.Pid)
+	return int(n), int(most), err
 }
 
 // openFiles is how many descriptors the process has, sockets included.

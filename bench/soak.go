@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"redoubt/internal/rss"
 )
 
 // The soak runs Redoubt alone, under a mixed load with much less memory than
@@ -24,12 +26,6 @@ const (
 	// sampleEvery is the time between samples; each time the clients connect
 	// anew, so that a leak per connection shows.
 	sampleEvery = 5 * time.Second
-
-	// At its peak the process may take memoryFactor of maxmemory and
-	// memoryAllowance: the program itself, Go's runtime, stacks and buffers of
-	// connections, what is there however small the budget is.
-	memoryFactor    = 1.25
-	memoryAllowance = 64 << 20
 
 	// diskFactor is how many times the raw data the files may take while
 	// writes are going on.
@@ -204,7 +200,7 @@ func gauge(addr, name string) (int, error) {
 func judge(all []sample, peak, maxmemory int) error {
 	var errs []error
 	fail := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
-	if limit := int(memoryFactor*float64(maxmemory)) + memoryAllowance; peak > limit {
+	if limit := int(rss.Bound(int64(maxmemory))); peak > limit {
 		fail("RSS was %s at its peak, more than %s", mb(peak), mb(limit))
 	}
 	first, second := all[:len(all)/2], all[len(all)/2:]

@@ -29,7 +29,7 @@ const (
 	budgetStep = 1 << 20
 
 	programSize = 32 << 20 // code and constants, as they are mapped, about
-	leastHeap   = 48 << 20 // what the Go heap may take in any case
+	leastHeap   = 32 << 20 // what the Go heap may take in any case
 
 	smallBudget = 256 << 20 // below, the process may take smallExtra more
 	smallExtra  = 40 << 20
@@ -49,7 +49,7 @@ type footprint struct {
 // most is what the process should take at its peak: somewhat below 1.25 times the
 // budget, and 40 MB for a small one, since limits are not exact.
 func (u footprint) most() int64 {
-	most := u.budget + u.budget/4 - max(u.budget/20, 8<<20)
+	most := u.budget + u.budget/4 - max(u.budget/16, 12<<20)
 	if u.budget < smallBudget {
 		most += smallExtra
 	}
@@ -71,6 +71,15 @@ func (u footprint) heap() int64 {
 	return max(u.most()-u.besides-u.rows, u.live+u.live/8+u.runtime, leastHeap)
 }
 
+// limitHeap sets the limit of the heap for the time in which the store is opened: as
+// much as rows that take all of their share leave.
+func limitHeap(budget int64) {
+	if budget > 0 {
+		share := local.RowShare(budget)
+		debug.SetMemoryLimit(footprint{budget: budget, rows: share + share/16, besides: programSize}.heap())
+	}
+}
+
 // keepBudget sets both limits until the engine is closed.
 func keepBudget(cfg *config.Config, held *budget.Budget, eng *local.Engine) {
 	tick := time.NewTicker(budgetEvery)
@@ -80,7 +89,7 @@ func keepBudget(cfg *config.Config, held *budget.Budget, eng *local.Engine) {
 	reserved, limit := int64(0), int64(-1)
 	for {
 		u.budget = cfg.Int("maxmemory")
-		u.rows, u.share, u.held = eng.OffHeap(), eng.RowShare(), held.Used()
+		u.rows, u.share, u.held = eng.OffHeap(), local.RowShare(u.budget), held.Used()
 		resident := u.readHeap()
 		if time.Since(looked) >= usageEvery {
 			u.besides, looked = besides(resident, u.rows), time.Now()

@@ -51,6 +51,7 @@ func localOpener(cfg *config.Config, held *budget.Budget, log *slog.Logger) serv
 	cfg.OnChange("maxmemory", apply)
 	cfg.OnChange("disk-free-warning", apply)
 	return func(ctx context.Context, progress func(done, total int64)) (engine.Engine, error) {
+		limitHeap(cfg.Int("maxmemory"))
 		eng, err := local.Open(local.Options{
 			Context:  ctx,
 			Dir:      storeDir(cfg),

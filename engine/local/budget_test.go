@@ -265,7 +265,7 @@ func TestRowLimits(t *testing.T) {
 func TestReserve(t *testing.T) {
 	t.Parallel()
 	e := opened(t, func(o *Options) { o.Memory = 32 << 20 })
-	share := e.RowShare()
+	share := RowShare(32 << 20)
 	rows := int(share / 1200)
 	if err := errors.Join(bulk(e, 0, rows, 'a'), e.Round()); err != nil {
 		t.Fatal(err)

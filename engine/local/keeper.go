@@ -73,26 +73,41 @@ func (e *Engine) evict() {
 func mostMapped(limit int64) int64 { return limit + limit/16 }
 
 // compact has the rows take no more from the system than they may, if that can be
-// done: it gives back what is free, and moves rows together so that more is.
+// done: it gives back what is free, moves rows together so that more is, gives back what
+// is free between rows, and in the end evicts more: rows that lie badly count for what
+// they take.
 func (e *Engine) compact(limit int64) {
 	most := mostMapped(limit)
-	if e.set.Mapped() <= most {
+	over := func() int64 { return e.set.Mapped() - most }
+	if over() <= 0 {
 		return
 	}
-	if e.set.Trim(); e.set.Mapped() <= most || time.Now().Before(e.compactAgain) {
+	if e.set.Trim(); over() <= 0 {
 		return
 	}
 	start := time.Now()
-	e.rowsMoved.Add(int64(e.set.Compact(max(limit/compactShare, e.set.Mapped()-most))))
-	e.set.Trim()
-	e.compactAgain = time.Now().Add(compactPause * time.Since(start))
+	move := start.After(e.compactAgain)
+	if move {
+		e.rowsMoved.Add(int64(e.set.Compact(max(limit/compactShare, over()))))
+		e.set.Trim()
+	}
+	if n := over(); n > 0 {
+		e.set.Split(n)
+	}
+	if move {
+		if n := over(); n > 0 {
+			e.set.Evict(min(n, limit/compactShare))
+		}
+		e.compactAgain = time.Now().Add(min(compactPause*time.Since(start), time.Second))
+	}
 }
 
 const (
 	// compactShare is the share of the rows that a compaction moves at least, if so
 	// much is worth it.
 	compactShare = 8
-	// compactPause is the time between two compactions, in terms of what one takes.
+	// compactPause is the time between two compactions, in terms of what one takes, if
+	// that is less than a second.
 	compactPause = 8
 )
 
@@ -209,13 +224,6 @@ const manyCleared = 50_000
 
 // OffHeap is how much memory the rows take outside of the Go heap.
 func (e *Engine) OffHeap() int64 { return e.set.OffHeap() }
-
-// RowShare is what the rows may take while nothing of it is reserved.
-func (e *Engine) RowShare() int64 {
-	e.memory.mu.Lock()
-	defer e.memory.mu.Unlock()
-	return e.memory.budget.rows
-}
 
 // Reserve says how much of the rows' share others need now. Rows are evicted at once
 // if there are too many.

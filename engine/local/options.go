@@ -98,6 +98,9 @@ func divide(memory int64) budget {
 	return b
 }
 
+// RowShare is what the rows may take of a budget while nothing of it is reserved.
+func RowShare(memory int64) int64 { return divide(memory).rows }
+
 // memory is what the limits of the rows are made of.
 type memory struct {
 	mu       sync.Mutex

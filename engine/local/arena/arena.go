@@ -24,7 +24,8 @@
 //
 // Invariants (Check verifies them):
 //  1. A unit is used exactly when it belongs to a page, a run or a huge allocation.
-//  2. A used unit lies in a warm grain; Mapped is the size of all warm grains.
+//  2. A used unit lies in a warm grain and is not gone; Mapped is the size of all
+//     warm grains without the units in them that are gone.
 //  3. A page with a free slot is its class's current one, or in the list of its
 //     bucket, or sparse; an empty page is the current one (else it is given back).
 //  4. bounds never hide room: a search that they skip would have failed.

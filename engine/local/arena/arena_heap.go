@@ -32,6 +32,11 @@ func (a *Arena) back(ch *chunk, n int) {
 	}
 }
 
+// canSplit: a chunk is one object.
+const canSplit = false
+
+func (a *Arena) askHuge(*chunk, bool) {}
+
 func (a *Arena) release(ch *chunk, _, _ int) bool {
 	ch.mem = nil
 	return true

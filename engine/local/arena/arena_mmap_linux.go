@@ -83,6 +83,21 @@ func (a *Arena) grant(i, n int) error {
 	return nil
 }
 
+// canSplit: a part of a chunk can be given back.
+const canSplit = true
+
+// askHuge has the system use huge pages for a chunk, or no more: else it would fill
+// what was given back between used units.
+func (a *Arena) askHuge(ch *chunk, on bool) {
+	advice := unix.MADV_NOHUGEPAGE
+	if on {
+		advice = unix.MADV_HUGEPAGE
+	}
+	if !a.small {
+		_ = unix.Madvise(a.mem[ch.index*chunkSize:(ch.index+1)*chunkSize], advice) // as in grant
+	}
+}
+
 // back has nothing to do: the system gives memory at the first touch.
 func (a *Arena) back(*chunk, int) {}
 

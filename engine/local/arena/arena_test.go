@@ -189,6 +189,10 @@ func TestAgainstModel(t *testing.T) {
 				if n := a.Trim(); n < 0 || a.Mapped() != before-n {
 					t.Fatalf("trimmed %d of %d, left %d", n, before, a.Mapped())
 				}
+				before = a.Mapped()
+				if n := a.Split(int64(rnd.IntN(4 << 20))); n < 0 || a.Mapped() != before-n {
+					t.Fatalf("Split gave %d back, %d of %d are mapped", n, a.Mapped(), before)
+				}
 			case 1:
 				todo := a.Sparse(rnd.IntN(8 << 20))
 				check(t, a)

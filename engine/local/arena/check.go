@@ -101,10 +101,18 @@ func (k *checker) chunk(ch *chunk) {
 	}
 	k.equal(ch.free, free, "free units of chunk %d", ch.index)
 	for g, gu := 0, a.grainUnits(); g < chunkUnits/gu; g++ {
+		gone := count(ch.gone[:], g*gu, gu)
 		if ch.warm.has(g) {
-			k.mapped += int64(gu * unitSize)
+			k.mapped += int64((gu - gone) * unitSize)
+		} else if gone > 0 {
+			k.fail("cold grain %d of chunk %d has gone units", g, ch.index)
 		} else if u := next(ch.used[:], g*gu, 0); u < (g+1)*gu && (in == 0 || u*unitSize < in) {
 			k.fail("cold unit %d of chunk %d is used", u, ch.index)
+		}
+	}
+	for i := range ch.gone {
+		if in == 0 && ch.gone[i]&ch.used[i] != 0 {
+			k.fail("gone units of chunk %d are used", ch.index)
 		}
 	}
 	for pass, b := range a.pool.bounds[ch.index] {

@@ -15,6 +15,8 @@ type chunk struct {
 	used  [chunkUnits / 64]uint64
 	heads [chunkUnits / 64]uint64 // the first unit of each page and run: Free must know the true size
 	warm  grains                  // may be in memory
+	gone  [chunkUnits / 64]uint64 // free units of warm grains that Split gave back
+	split bool                    // no huge pages are asked for here
 	avoid grains                  // being drained: taken only when nothing else is left
 	backing
 }
@@ -82,6 +84,11 @@ func (a *Arena) hide(ch *chunk, pass int) [chunkUnits / 64]uint64 {
 			fill(used[:], g*gu, gu, true)
 		}
 	}
+	for i := range used {
+		if pass < 2 {
+			used[i] |= ch.gone[i]
+		}
+	}
 	return used
 }
 
@@ -105,6 +112,16 @@ func (a *Arena) heat(ch *chunk, unit, n int) {
 			}
 		}
 	}
+	a.mapped.Add(int64(ch.regain(unit, n) * unitSize))
+}
+
+// regain says how many units of a range were given back, and forgets that.
+func (ch *chunk) regain(unit, n int) int {
+	gone := count(ch.gone[:], unit, n)
+	if gone > 0 {
+		fill(ch.gone[:], unit, n, false)
+	}
+	return gone
 }
 
 func (a *Arena) giveRun(ch *chunk, unit, n int) {
@@ -201,6 +218,7 @@ func (a *Arena) allocHuge(size int) (Ref, error) {
 		ch := a.chunks[first+i].Load()
 		fill(ch.used[:], 0, chunkUnits, true)
 		ch.free = 0
+		a.mapped.Add(int64(ch.regain(0, chunkUnits) * unitSize))
 		a.heat(ch, 0, min(size-i*chunkSize, chunkSize)/unitSize)
 	}
 	ch := a.chunks[first].Load()
@@ -232,7 +250,7 @@ func (a *Arena) freeHuge(ch *chunk, r Ref, size int) bool {
 			for _, w := range b.warm {
 				a.mapped.Add(-int64(bits.OnesCount64(w) * a.grain * pageSize))
 			}
-			b.warm = grains{}
+			b.warm = grains{} // nothing of it is gone, since allocHuge
 		}
 		a.pool.bounds[b.index] = unknown
 		a.pool.mu.Unlock()
@@ -280,8 +298,60 @@ func (a *Arena) trim(ch *chunk) int64 {
 		for i := from; i < g; i++ {
 			ch.warm.drop(i)
 		}
-		n += int64((g - from) * gu * unitSize)
+		n += int64(((g-from)*gu - ch.regain(from*gu, (g-from)*gu)) * unitSize)
 		a.pool.bounds[ch.index] = unknown
+	}
+	a.mapped.Add(-n)
+	if ch.split && ch.free == chunkUnits {
+		a.askHuge(ch, true)
+		ch.split = false
+	}
+	return n
+}
+
+// Split gives free units back to the system that lie between used ones, until that is
+// want bytes or there are no more, and says how much it was. Huge pages are split by
+// this, and none are asked for in these chunks until they are empty: what is there is
+// found more slowly. So it comes after Trim and Sparse.
+func (a *Arena) Split(want int64) int64 {
+	if !canSplit {
+		return 0
+	}
+	a.pool.mu.Lock()
+	defer a.pool.mu.Unlock()
+	var n int64
+	for i := a.pool.top - 1; i > 0 && n < want; i-- { // the high end is to be empty
+		n += a.splitChunk(a.chunks[i].Load())
+		a.pool.mu.Unlock() // let the others in after each chunk
+		a.pool.mu.Lock()
+	}
+	return n
+}
+
+// splitLeast is the least number of units in a row that is worth a system call.
+const splitLeast = 2
+
+func (a *Arena) splitChunk(ch *chunk) (n int64) {
+	if ch.free == 0 || ch.huge != 0 {
+		return 0
+	}
+	used := a.hide(ch, 1) // what is in use, or not in memory
+	for u := 0; u < chunkUnits; {
+		if u = next(used[:], u, ^uint64(0)); u == chunkUnits {
+			break
+		}
+		end := next(used[:], u, 0)
+		if end-u >= splitLeast {
+			if !ch.split {
+				a.askHuge(ch, false)
+				ch.split = true
+			}
+			if a.release(ch, u*unitSize, (end-u)*unitSize) {
+				fill(ch.gone[:], u, end-u, true)
+				n += int64((end - u) * unitSize)
+			}
+		}
+		u = end
 	}
 	a.mapped.Add(-n)
 	return n
@@ -316,6 +386,16 @@ func next(set []uint64, i int, flip uint64) int {
 		}
 	}
 	return i<<6 + bits.TrailingZeros64(w)
+}
+
+// count says how many of n bits from i on are set.
+func count(set []uint64, i, n int) (all int) {
+	for n > 0 {
+		k := min(n, 64-i&63)
+		all += bits.OnesCount64(set[i>>6] & (^uint64(0) >> (64 - k) << (i & 63)))
+		i, n = i+k, n-k
+	}
+	return all
 }
 
 // fill sets or clears n bits from i on.

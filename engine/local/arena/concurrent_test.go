@@ -87,6 +87,7 @@ func TestConcurrent(t *testing.T) {
 				}
 				a.Sparse(rnd.IntN(1 << 20))
 				a.Trim()
+				a.Split(1 << 20)
 				if a.Used() < 0 || a.Mapped() < 0 || a.Fragmented() < 0 {
 					t.Error("negative counts")
 				}

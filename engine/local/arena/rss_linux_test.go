@@ -103,6 +103,54 @@ func TestResidentSize(t *testing.T) {
 	})
 }
 
+// What lies free between used runs goes back to the system too, and comes back with
+// the next allocation.
+func TestSplit(t *testing.T) {
+	both(t, func(t *testing.T, a *Arena) {
+		const n = 40 << 10 // ten units
+		var refs []Ref
+		for range 2000 {
+			r := alloc(t, a, n)
+			clear(a.Bytes(r, n))
+			refs = append(refs, r)
+		}
+		for i, r := range refs {
+			if i%2 == 0 {
+				a.Free(r, n)
+			}
+		}
+		full := a.Mapped()
+		if a.Trim(); a.Mapped() < full*9/10 {
+			t.Fatalf("mapped %d of %d: no case", a.Mapped(), full)
+		}
+		trimmed := a.Mapped()
+		if gone := a.Split(full / 8); gone < full/8 || gone > full/8+chunkSize || a.Mapped() != trimmed-gone {
+			t.Errorf("%d of %d are gone, %d mapped", gone, full, a.Mapped())
+		}
+		a.Split(full)
+		check(t, a)
+		if rss := resident(t, a); rss > a.Mapped() || a.Mapped() > a.Used()*11/10 {
+			t.Errorf("used %d, mapped %d, resident %d", a.Used(), a.Mapped(), rss)
+		}
+		for i := range refs {
+			if i%2 == 0 {
+				refs[i] = alloc(t, a, n)
+				clear(a.Bytes(refs[i], n))
+			}
+		}
+		check(t, a)
+		if rss := resident(t, a); a.Mapped() > full || rss > a.Mapped() {
+			t.Errorf("full again: mapped %d, resident %d, before %d", a.Mapped(), rss, full)
+		}
+		for _, r := range refs {
+			a.Free(r, n)
+		}
+		if a.Trim(); a.Mapped() != 0 || resident(t, a) != 0 {
+			t.Errorf("empty: mapped %d, resident %d", a.Mapped(), resident(t, a))
+		}
+	})
+}
+
 // A limit on addresses makes Alloc fail, not the process.
 func TestNoAddresses(t *testing.T) {
 	t.Parallel()

@@ -17,7 +17,7 @@ type marks struct {
 type lot struct {
 	page, n int // the first, counted through all chunks, and how many
 	live    int // bytes to move
-	freed   int // pages that are free already
+	freed   int // pages that are free already, and in memory
 }
 
 // chunk returns the chunk of a lot, and where in it the lot begins.
@@ -89,14 +89,14 @@ func (a *Arena) survey() *survey {
 	for i := 1; i < top; i++ {
 		ch := a.chunks[i].Load()
 		a.pool.mu.Lock()
-		used, warm := ch.used, ch.warm
+		used, warm, gone := ch.used, ch.warm, ch.gone
 		a.pool.mu.Unlock()
 		for first := 0; first < chunkPages; first += a.grain {
 			if !warm.has(first / a.grain) {
 				continue
 			}
 			g := lot{page: i*chunkPages + first, n: a.grain}
-			slabs := true
+			slabs, free := true, 0
 			for j := first; j < first+a.grain; j++ {
 				p := lot{page: i*chunkPages + j, n: 1}
 				switch c, inUse := a.look(&ch.pages[j]); {
@@ -107,14 +107,16 @@ func (a *Arena) survey() *survey {
 						s.pages = append(s.pages, p)
 					}
 				case next(used[:], j*pageUnits, 0) >= (j+1)*pageUnits:
-					g.freed++
+					if free++; count(gone[:], j*pageUnits, pageUnits) == 0 {
+						g.freed++
+					}
 				default:
 					slabs = false // a run: it cannot be moved by this
 				}
 			}
 			switch {
 			case a.grain == 1: // the page is the grain
-			case g.freed == g.n: // Trim can have it: nothing should move there
+			case free == g.n: // Trim can have it: nothing should move there
 				a.avoid(ch, first/a.grain)
 			default:
 				s.freePages += g.freed

@@ -114,6 +114,9 @@ func (s *Set) Mapped() int64 { return s.arena.Mapped() }
 // Trim gives free memory back to the system.
 func (s *Set) Trim() int64 { return s.arena.Trim() }
 
+// Split gives free memory back that lies between rows: see arena.Split.
+func (s *Set) Split(want int64) int64 { return s.arena.Split(want) }
+
 // Figures are for INFO and metrics.
 type Figures struct {
 	Rows, Dead, Bytes, Mapped    int64
