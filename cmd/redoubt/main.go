@@ -26,6 +26,7 @@ import (
 )
 
 func main() {
+	private()
 	if err := run(os.Args[1:], os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "redoubt:", err)
 		os.Exit(1)
@@ -54,7 +55,7 @@ func run(args []string, out io.Writer) error {
 		return err
 	}
 	defer closeLog()
-	if err := os.MkdirAll(cfg.Str("dir"), 0o755); err != nil {
+	if err := os.MkdirAll(cfg.Str("dir"), 0o700); err != nil {
 		return fmt.Errorf("make the data directory: %w", err)
 	}
 	held := new(budget.Budget)
@@ -151,7 +152,7 @@ func openLog(cfg *config.Config) (*slog.Logger, func() error, error) {
 	var out io.Writer = os.Stderr
 	closeLog := func() error { return nil } // the last words of the program go to stderr as well
 	if name := cfg.Str("logfile"); name != "" {
-		f, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+		f, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 		if err != nil {
 			return nil, nil, fmt.Errorf("open the log file: %w", err)
 		}

@@ -86,7 +86,7 @@ func newDiskFS(fs vfs.FS, dir string, frozen func() bool, fail func(op, path str
 	d.hurry.read = readCached
 	// Other file systems are not the system's, and their files no real ones.
 	d.hurry.never.Store(!canHurry || fs != vfs.Default)
-	return d, d.overlay.MkdirAll(dir, 0o755)
+	return d, d.overlay.MkdirAll(dir, 0o700)
 }
 
 func (d *diskFS) Unwrap() vfs.FS { return d.FS }
