@@ -34,6 +34,10 @@ func ownDirectives(memoryBytes uint64) []Directive {
 			doc("The memory budget of the data that is held ready; more data than that lives on disk. The default is half of the machine's memory or of the container's limit, where Redis has no limit. Text " + strconv.Quote("0") + " means no limit."),
 		nullable("metrics-addr").with(Immutable).
 			doc("The host:port on which metrics are served over HTTP; nothing is served by default."),
+		nullable("metrics-password").with(Immutable|Sensitive).
+			doc("The password that HTTP requests at metrics-addr must bring, by basic authentication with any user or as a bearer token; none by default."),
+		yesNo("metrics-pprof", "no").with(Immutable).
+			doc("Go profiles are served at metrics-addr, too, on /debug/pprof/. On an address that is not the machine's own they need metrics-password."),
 		nullable("tikv-ca").with(Immutable).
 			doc("Engine tikv: the file of the authority's certificate. With it all connections to the cluster use TLS."),
 		nullable("tikv-cert").with(Immutable).
