@@ -131,7 +131,7 @@ func (r *Registry) Save(path string) (err error) {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real // else the link would be replaced, not the file
 	}
-	mode := os.FileMode(0o644)
+	mode := os.FileMode(0o600)
 	if info, err := os.Stat(path); err == nil {
 		mode = info.Mode().Perm()
 	}

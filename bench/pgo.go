@@ -34,7 +34,7 @@ func makeProfile(out string) error {
 	}
 	p, err := server{
 		name: "redoubt", binary: binary, dir: filepath.Join(dir, "data"),
-		args: []string{"--loglevel", "warning", "--metrics-addr", metrics.String()},
+		args: []string{"--loglevel", "warning", "--metrics-addr", metrics.String(), "--metrics-pprof", "yes"},
 	}.start()
 	if err != nil {
 		return err

@@ -40,6 +40,10 @@ func ownDirectives(memoryBytes uint64) []Directive {
 			doc("How much memory all clients together may take for what they sent and have not read, as in Redis: beyond it the largest are closed. A percentage is one of maxmemory. The default is 25%, where Redis has no limit; 0 is none."),
 		nullable("metrics-addr").with(Immutable).
 			doc("The host:port on which metrics are served over HTTP; nothing is served by default."),
+		nullable("metrics-password").with(Immutable | Sensitive).
+			doc("The password that HTTP requests at metrics-addr must bring, by basic authentication with any user or as a bearer token; none by default."),
+		yesNo("metrics-pprof", "no").with(Immutable).
+			doc("Go profiles are served at metrics-addr, too, on /debug/pprof/. On an address that is not the machine's own they need metrics-password."),
 		nullable("tikv-ca").with(Immutable).
 			doc("Engine tikv: the file of the authority's certificate. With it all connections to the cluster use TLS."),
 		nullable("tikv-cert").with(Immutable).

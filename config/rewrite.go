@@ -40,7 +40,7 @@ func (c *Config) rewrite(path string, all bool) error {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real // else the link would be replaced, not the file
 	}
-	mode := fs.FileMode(0o644)
+	mode := fs.FileMode(0o600)
 	old, err := os.ReadFile(path)
 	switch {
 	case err == nil:

@@ -50,7 +50,7 @@ func (osFS) Create(name string) (File, error) {
 	if err := os.Remove(name); err != nil && !os.IsNotExist(err) {
 		return nil, err
 	}
-	return wrap(os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644))
+	return wrap(os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600))
 }
 
 func (osFS) OpenForWrite(name string) (File, error) { return wrap(os.OpenFile(name, os.O_RDWR, 0)) }
@@ -58,7 +58,7 @@ func (osFS) Open(name string) (File, error)         { return wrap(os.Open(name))
 func (osFS) Remove(name string) error               { return os.Remove(name) }
 func (osFS) Rename(oldName, newName string) error   { return os.Rename(oldName, newName) }
 func (osFS) Link(oldName, newName string) error     { return os.Link(oldName, newName) }
-func (osFS) MkdirAll(dir string) error              { return os.MkdirAll(dir, 0o755) }
+func (osFS) MkdirAll(dir string) error              { return os.MkdirAll(dir, 0o700) }
 
 func (osFS) List(dir string) ([]string, error) {
 	d, err := os.Open(dir)

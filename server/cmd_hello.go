@@ -124,6 +124,7 @@ func (c *localCall) login(name, password []byte) bool {
 	s, h := c.s, c.srv.acl.Authenticate(name, password)
 	if h == nil {
 		s.noteFailedLogin(string(name), string(c.args[0]), c.args)
+		c.loginFailed(name)
 		return false
 	}
 	s.user = h

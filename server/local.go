@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"strings"
+	"time"
 
 	"redoubt/command"
 	"redoubt/wire"
@@ -33,6 +34,8 @@ type localCall struct {
 	// after, if a worker's run sets it, is called on the carrier with the
 	// session's mu held, behind the reply.
 	after func()
+	// delay is for how long the reply is held back, if it is.
+	delay time.Duration
 }
 
 func (s *session) local(cmd *command.Command, args [][]byte, w *wire.Writer) {
@@ -52,12 +55,16 @@ func (s *session) local(cmd *command.Command, args [][]byte, w *wire.Writer) {
 	at := len(w.Buf)
 	s.localCall = localCall{s: s, srv: s.srv, args: args, w: w}
 	err := l.run(&s.localCall)
+	delay := s.localCall.delay
 	s.localCall = localCall{}
 	if err != nil {
 		w.Buf = w.Buf[:at]
 		w.Error(command.Text(err))
 	}
 	s.finished(cmd, args, s.work.lap(s.srv.started), err != nil, w)
+	if delay > 0 {
+		s.holdBack(w, at, delay)
+	}
 }
 
 // unknownCommand is the answer to a command that does not exist.

@@ -2,12 +2,15 @@ package server
 
 import (
 	"context"
+	"crypto/sha256"
+	"crypto/subtle"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/http/pprof"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,7 +20,8 @@ import (
 	"redoubt/command"
 )
 
-// Metrics are served over HTTP where metrics-addr says, at /metrics. Nothing is
+// Metrics are served over HTTP where metrics-addr says, at /metrics; with metrics-pprof
+// profiles, too. metrics-password is for both. Nothing is
 // counted for them: a collector reads the server's own figures when somebody
 // asks. CONFIG RESETSTAT sets counters back, which to Prometheus looks like a
 // restart.
@@ -38,13 +42,23 @@ func (srv *Server) startMetrics() error {
 	if err != nil {
 		return fmt.Errorf("listen for metrics: %w", err)
 	}
+	password, profiles := srv.cfg.Str("metrics-password"), srv.cfg.Bool("metrics-pprof")
+	if password == "" && !loopback(ln.Addr().String()) {
+		if profiles {
+			return errors.Join(errors.New("metrics-pprof: profiles show what is in memory and cost time, and metrics-addr is open to other machines: "+
+				"set metrics-password, or bind metrics-addr to 127.0.0.1"), ln.Close())
+		}
+		srv.log.Warn("everybody who reaches metrics-addr can read the metrics: set metrics-password, or bind it to 127.0.0.1", "addr", ln.Addr())
+	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", srv.metricsHandler())
-	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
-	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	if profiles {
+		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	}
 	m := &metricsServer{
-		http: &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second},
+		http: &http.Server{Handler: withPassword(mux, password), ReadHeaderTimeout: 10 * time.Second},
 		addr: ln.Addr(), done: make(chan struct{}),
 	}
 	srv.metrics = m
@@ -55,6 +69,28 @@ func (srv *Server) startMetrics() error {
 		}
 	}()
 	return nil
+}
+
+// withPassword has requests be refused that do not bring the password, by basic
+// authentication with any user or as a bearer token. Without a password all are served.
+func withPassword(h http.Handler, password string) http.Handler {
+	if password == "" {
+		return h
+	}
+	want := sha256.Sum256([]byte(password))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, given, ok := r.BasicAuth()
+		if !ok {
+			given, _ = strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		}
+		// The hashes have one length, and the time to compare them tells nothing.
+		if got := sha256.Sum256([]byte(given)); subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
+			w.Header().Set("WWW-Authenticate", `Basic realm="redoubt metrics"`)
+			http.Error(w, "wrong or no password: see metrics-password", http.StatusUnauthorized)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
 }
 
 func (srv *Server) stopMetrics() {

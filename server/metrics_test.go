@@ -32,18 +32,62 @@ func scrapeURL(t *testing.T, addr string) string {
 	return string(b)
 }
 
-// Profiles are served beside the metrics.
-func TestProfiles(t *testing.T) {
-	t.Parallel()
-	s := testserver.Start(t, testserver.Options{Args: []string{"--metrics-addr", "127.0.0.1:0"}})
-	resp, err := http.Get("http://" + s.Server.MetricsAddr().String() + "/debug/pprof/goroutine?debug=1")
+// request asks the metrics server for a path, with what edit does to the request.
+func request(t *testing.T, s *testserver.Server, path string, edit func(*http.Request)) (status int, body string) {
+	t.Helper()
+	req, err := http.NewRequest(http.MethodGet, "http://"+s.Server.MetricsAddr().String()+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if edit != nil {
+		edit(req)
+	}
+	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	if err != nil || !strings.Contains(string(text), "goroutine profile: total") {
-		t.Errorf("%v: %.200s", err, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(text)
+}
+
+// Profiles are served beside the metrics, if somebody wants them.
+func TestProfiles(t *testing.T) {
+	t.Parallel()
+	const path = "/debug/pprof/goroutine?debug=1"
+	s := testserver.Start(t, testserver.Options{Args: []string{"--metrics-addr", "127.0.0.1:0", "--metrics-pprof", "yes"}})
+	if status, text := request(t, s, path, nil); status != http.StatusOK || !strings.Contains(text, "goroutine profile: total") {
+		t.Errorf("%d: %.200s", status, text)
+	}
+	s = testserver.Start(t, testserver.Options{Args: []string{"--metrics-addr", "127.0.0.1:0"}})
+	if status, text := request(t, s, path, nil); status != http.StatusNotFound {
+		t.Errorf("%d: %.200s", status, text)
+	}
+}
+
+// With a password metrics and profiles are for those who have it.
+func TestMetricsPassword(t *testing.T) {
+	t.Parallel()
+	s := testserver.Start(t, testserver.Options{Args: []string{"--metrics-addr", "127.0.0.1:0", "--metrics-pprof", "yes", "--metrics-password", "right"}})
+	for name, c := range map[string]struct {
+		edit func(*http.Request)
+		want int
+	}{
+		"none":         {nil, http.StatusUnauthorized},
+		"basic":        {func(r *http.Request) { r.SetBasicAuth("any", "right") }, http.StatusOK},
+		"wrong basic":  {func(r *http.Request) { r.SetBasicAuth("right", "wrong") }, http.StatusUnauthorized},
+		"empty basic":  {func(r *http.Request) { r.SetBasicAuth("", "") }, http.StatusUnauthorized},
+		"bearer":       {func(r *http.Request) { r.Header.Set("Authorization", "Bearer right") }, http.StatusOK},
+		"wrong bearer": {func(r *http.Request) { r.Header.Set("Authorization", "Bearer wrong") }, http.StatusUnauthorized},
+	} {
+		for _, path := range []string{"/metrics", "/debug/pprof/goroutine?debug=1"} {
+			if status, text := request(t, s, path, c.edit); status != c.want {
+				t.Errorf("%s of %s: %d, not %d: %.200s", path, name, status, c.want, text)
+			}
+		}
 	}
 }
 

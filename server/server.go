@@ -90,6 +90,7 @@ type Server struct {
 
 	acl     *acl.Registry
 	aclLog  acl.Log
+	logins  logins
 	aclFile string // where users are saved; "": nowhere
 
 	pubsub   pubsub

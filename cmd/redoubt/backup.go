@@ -239,7 +239,7 @@ func newDirSink(dir string) (*dirSink, error) {
 		s.made = at
 	}
 	for _, name := range []string{"journal", "store"} {
-		if err := os.MkdirAll(filepath.Join(abs, name), 0o755); err != nil {
+		if err := os.MkdirAll(filepath.Join(abs, name), 0o700); err != nil {
 			return nil, err
 		}
 	}
@@ -254,7 +254,7 @@ func (s *dirSink) path(name string) string {
 }
 
 func (s *dirSink) add(name string, size int64, r io.Reader) error {
-	f, err := os.OpenFile(s.path(name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	f, err := os.OpenFile(s.path(name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
@@ -321,7 +321,7 @@ type tarSink struct {
 const unfinished = ".part"
 
 func newTarSink(name string) (*tarSink, error) {
-	f, err := os.Create(name + unfinished)
+	f, err := os.OpenFile(name+unfinished, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -329,7 +329,7 @@ func newTarSink(name string) (*tarSink, error) {
 }
 
 func (s *tarSink) add(name string, size int64, r io.Reader) error {
-	h := &tar.Header{Typeflag: tar.TypeReg, Name: path.Clean(name), Size: size, Mode: 0o644, ModTime: s.now}
+	h := &tar.Header{Typeflag: tar.TypeReg, Name: path.Clean(name), Size: size, Mode: 0o600, ModTime: s.now}
 	if err := s.w.WriteHeader(h); err != nil {
 		return err
 	}

@@ -208,7 +208,7 @@ func openDestination(ctx context.Context, name string, tls remote) (engine.Engin
 	if exists(name, formatFile) {
 		return nil, fmt.Errorf("%s is a store itself; give the directory of a server", name)
 	}
-	if err := os.MkdirAll(name, 0o755); err != nil {
+	if err := os.MkdirAll(name, 0o700); err != nil {
 		return nil, err
 	}
 	eng, err := local.Open(local.Options{

@@ -27,6 +27,7 @@ import (
 )
 
 func main() {
+	private()
 	if err := run(os.Args[1:], os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "redoubt:", err)
 		os.Exit(1)
@@ -56,7 +57,7 @@ func run(args []string, out io.Writer) error {
 	}
 	defer closeLog()
 	if cfg.Enum("engine") != "tikv" { // which stores nothing on this machine
-		if err := os.MkdirAll(cfg.Str("dir"), 0o755); err != nil {
+		if err := os.MkdirAll(cfg.Str("dir"), 0o700); err != nil {
 			return fmt.Errorf("make the data directory: %w", err)
 		}
 	}
@@ -159,7 +160,7 @@ func openLog(cfg *config.Config) (*slog.Logger, func() error, error) {
 	var out io.Writer = os.Stderr
 	closeLog := func() error { return nil } // the last words of the program go to stderr as well
 	if name := cfg.Str("logfile"); name != "" {
-		f, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+		f, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 		if err != nil {
 			return nil, nil, fmt.Errorf("open the log file: %w", err)
 		}

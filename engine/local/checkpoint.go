@@ -63,7 +63,7 @@ func (e *Engine) copyTo(dir string) (err error) {
 
 // clearDir makes a directory empty, or makes it.
 func clearDir(fs vfs.FS, dir string) error {
-	if err := fs.MkdirAll(dir, 0o755); err != nil {
+	if err := fs.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("creating directory %s: %w", dir, err)
 	}
 	names, err := fs.List(dir)

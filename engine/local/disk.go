@@ -100,7 +100,7 @@ func newDiskFS(fs vfs.FS, dir string, failed func() bool, fail func(op, path str
 		closing: make(chan struct{}), overlay: vfs.NewMem(), paced: true, retry: make(chan struct{}),
 	}
 	d.hurry.read = readCached
-	return d, d.overlay.MkdirAll(dir, 0o755)
+	return d, d.overlay.MkdirAll(dir, 0o700)
 }
 
 func (d *diskFS) Unwrap() vfs.FS { return d.FS }

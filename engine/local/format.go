@@ -156,7 +156,7 @@ func makeDir(fs vfs.FS, dir string) error {
 		}
 		missing = append(missing, at)
 	}
-	if err := fs.MkdirAll(dir, 0o755); err != nil {
+	if err := fs.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("creating directory %s: %w", dir, err)
 	}
 	for _, at := range missing {

@@ -51,7 +51,7 @@ func (f journalFS) Open(name string) (journal.File, error) {
 	return journalFile{file}, nil
 }
 
-func (f journalFS) MkdirAll(dir string) error { return f.FS.MkdirAll(dir, 0o755) }
+func (f journalFS) MkdirAll(dir string) error { return f.FS.MkdirAll(dir, 0o700) }
 
 func (f journalFS) SyncDir(dir string) error { return syncDir(f.FS, dir) }
 
