@@ -124,47 +124,58 @@ func (c *localCall) subscribe(k *subscriptionKind) error {
 		return command.Error("ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client")
 	}
 	c.settled()
-	w := c.messages()
-	for _, name := range c.args[1:] {
-		c.s.subscribe(k, name)
-		w.Push(3)
-		w.BulkString(k.subscribed)
-		w.Bulk(name)
-		w.Int(int64(k.count(c.s.subs)))
+	s, names := c.s, c.args[1:]
+	join := func(w *wire.Writer, names [][]byte) {
+		for _, name := range names {
+			s.subscribe(k, name)
+			w.Push(3)
+			w.BulkString(k.subscribed)
+			w.Bulk(name)
+			w.Int(int64(k.count(s.subs)))
+		}
 	}
+	if c.nested() || len(names) <= portion {
+		join(c.messages(), names)
+		return nil
+	}
+	names = copyArgs(names) // the buffer is used again
+	s.inPortions(func() bool {
+		n := min(portion, len(names))
+		join(&s.out, names[:n])
+		names = names[n:]
+		return len(names) == 0
+	})
 	return nil
 }
 
-// unsubscribe first ends the subscriptions, then takes what was pushed until then,
-// then answers: nothing may come behind the answer.
+// unsubscribe ends some subscriptions, or all.
 func (c *localCall) unsubscribe(k *subscriptionKind) error {
-	s := c.s
-	var names []string
-	if len(c.args) == 1 {
+	s, all := c.s, len(c.args) == 1
+	if n := len(c.args) - 1; !c.nested() && (n > portion || all && s.subs != nil && len(*k.own(s.subs)) > portion) {
+		names := copyArgs(c.args[1:])
+		s.inPortions(func() bool {
+			var some []string
+			if all {
+				some = s.someSubscriptions(k)
+			} else {
+				n := min(portion, len(names))
+				some, names = texts(names[:n]), names[n:]
+			}
+			s.part(k, some, &s.out, true)
+			if all && s.subs != nil && len(*k.own(s.subs)) > 0 || len(names) > 0 {
+				return false
+			}
+			s.endSubscribed()
+			return true
+		})
+		return nil
+	}
+	names := texts(c.args[1:])
+	if all {
 		names = s.subscriptionNames(k)
-	} else {
-		for _, name := range c.args[1:] {
-			names = append(names, string(name))
-		}
-	}
-	if b := s.work.batch; b != nil && !c.nested() {
-		b.Tell(s.call.Guard)
-	}
-	counts := make([]int, 0, len(names))
-	for _, name := range names {
-		s.unsubscribe(k, name)
-		counts = append(counts, k.left(s.subs))
-	}
-	if !c.nested() {
-		s.hear()
 	}
 	w := c.messages()
-	for i, name := range names {
-		w.Push(3)
-		w.BulkString(k.unsubscribed)
-		w.BulkString(name)
-		w.Int(int64(counts[i]))
-	}
+	s.part(k, names, w, !c.nested())
 	if len(names) == 0 {
 		w.Push(3)
 		w.BulkString(k.unsubscribed)
@@ -173,6 +184,35 @@ func (c *localCall) unsubscribe(k *subscriptionKind) error {
 	}
 	s.endSubscribed()
 	return nil
+}
+
+// part first ends subscriptions, then, unless the call is one of EXEC's, takes what was
+// pushed until then, then answers: nothing may come behind the answer.
+func (s *session) part(k *subscriptionKind, names []string, w *wire.Writer, hear bool) {
+	if b := s.work.batch; b != nil && hear {
+		b.Tell(s.call.Guard)
+	}
+	counts := make([]int, 0, len(names))
+	for _, name := range names {
+		s.unsubscribe(k, name)
+		counts = append(counts, k.left(s.subs))
+	}
+	if hear {
+		s.hear()
+	}
+	for i, name := range names {
+		w.Push(3)
+		w.BulkString(k.unsubscribed)
+		w.BulkString(name)
+		w.Int(int64(counts[i]))
+	}
+}
+
+func texts(list [][]byte) (out []string) {
+	for _, b := range list {
+		out = append(out, string(b))
+	}
+	return out
 }
 
 func (c *localCall) listChannels(t *topics) error {

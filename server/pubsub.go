@@ -44,6 +44,7 @@ func (p *pubsub) init() {
 type topic struct {
 	name string
 	subs []*subscription
+	at   int // of a pattern: among those with its beginning
 }
 
 // subscription is one session's place in a topic.
@@ -193,6 +194,7 @@ func (p *patterns) subscribe(s *session, name []byte) *subscription {
 			p.lengths = append(p.lengths, len(h))
 			slices.Sort(p.lengths)
 		}
+		t.at = len(p.heads[len(h)][h])
 		p.heads[len(h)][h] = append(p.heads[len(h)][h], t)
 	}
 	return t.add(s)
@@ -210,8 +212,12 @@ func (p *patterns) unsubscribe(sub *subscription) {
 	p.count.Add(-1)
 	h := head(t.name)
 	same := p.heads[len(h)]
-	same[h] = slices.DeleteFunc(same[h], func(other *topic) bool { return other == t })
-	if len(same[h]) == 0 {
+	list := same[h]
+	last := len(list) - 1
+	list[t.at] = list[last] // in no time that depends on the others
+	list[t.at].at = t.at
+	list[last] = nil
+	if same[h] = list[:last]; last == 0 {
 		delete(same, h)
 	}
 	if len(same) == 0 {

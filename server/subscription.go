@@ -111,6 +111,42 @@ func (s *session) subscriptionNames(k *subscriptionKind) (list []string) {
 	return list
 }
 
+// portion is how many subscriptions a session begins or ends before its carrier turns to
+// others: a client may have hundreds of thousands.
+const portion = 512
+
+// inPortions calls step on the carrier until it says that all is done: now, and then once
+// in each turn. The session's next commands wait meanwhile. mu is held.
+func (s *session) inPortions(step func() (done bool)) {
+	if step() {
+		return
+	}
+	s.waiting = true
+	s.car.interest()
+	var next func()
+	next = func() {
+		if step() {
+			s.resume()
+		} else {
+			s.car.post(next)
+		}
+	}
+	s.car.post(next)
+}
+
+// someSubscriptions are a portion of the session's subscriptions of a kind.
+func (s *session) someSubscriptions(k *subscriptionKind) (list []string) {
+	if s.subs == nil {
+		return nil
+	}
+	for name := range *k.own(s.subs) {
+		if list = append(list, name); len(list) == portion {
+			break
+		}
+	}
+	return list
+}
+
 // endSubscribed leaves the subscribed state when there is no subscription left.
 func (s *session) endSubscribed() {
 	if s.subs != nil && s.subs.total() == 0 {
@@ -125,11 +161,22 @@ func (s *session) unsubscribeAll() {
 	if s.subs == nil {
 		return
 	}
-	for _, k := range []*subscriptionKind{channelKind, patternKind, shardKind} {
-		for _, sub := range *k.own(s.subs) {
-			k.leave(&s.srv.pubsub, sub)
-		}
-	}
+	subs := s.subs
 	s.subs, s.names = &subscriptions{}, 0
 	s.endSubscribed()
+	if s.closed && subs.total() > portion {
+		s.deafen() // until the others are gone, too
+		go subs.end(&s.srv.pubsub)
+		return
+	}
+	subs.end(&s.srv.pubsub)
+}
+
+// end takes the subscriptions out of the register.
+func (s *subscriptions) end(p *pubsub) {
+	for _, k := range []*subscriptionKind{channelKind, patternKind, shardKind} {
+		for _, sub := range *k.own(s) {
+			k.leave(p, sub)
+		}
+	}
 }

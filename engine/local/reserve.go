@@ -102,7 +102,7 @@ func (r *reserve) fill() error {
 	if r.left == reservePieces {
 		return nil
 	}
-	if err := r.fs.MkdirAll(r.dir, 0o755); err != nil {
+	if err := r.fs.MkdirAll(r.dir, 0o700); err != nil {
 		return fmt.Errorf("creating directory %s: %w", r.dir, err)
 	}
 	for r.left < reservePieces {
@@ -122,7 +122,7 @@ func (r *reserve) fill() error {
 func (r *reserve) probe(bytes int64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := r.fs.MkdirAll(r.dir, 0o755); err != nil {
+	if err := r.fs.MkdirAll(r.dir, 0o700); err != nil {
 		return fmt.Errorf("creating directory %s: %w", r.dir, err)
 	}
 	if err := r.allocate(bytes); err != nil {
