@@ -128,13 +128,6 @@ func (s *session) hear() {
 	}
 }
 
-// deafen drops what is pushed from now on: the session is closed.
-func (s *session) deafen() {
-	s.pushes.mu.Lock()
-	s.pushes.buf, s.pushes.shut = nil, true
-	s.pushes.mu.Unlock()
-}
-
 // mute keeps what is pushed in the queue, until unmute. It may be called from any
 // goroutine.
 func (s *session) mute() {

@@ -61,5 +61,6 @@ func (c *conn) pushNow(durable engine.Ticket) {
 	}
 	c.srv.bufs.put(q.buf)
 	q.buf, q.ticket = nil, 0
+	q.charge(c.srv)
 	q.some.Store(false)
 }

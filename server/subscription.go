@@ -164,8 +164,7 @@ func (s *session) unsubscribeAll() {
 	subs := s.subs
 	s.subs, s.names = &subscriptions{}, 0
 	s.endSubscribed()
-	if s.closed && subs.total() > portion {
-		s.deafen() // until the others are gone, too
+	if s.closed && subs.total() > portion { // what is pushed until they are gone is dropped: see discharge
 		go subs.end(&s.srv.pubsub)
 		return
 	}

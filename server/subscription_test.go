@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"redoubt/budget"
 )
 
 // heldCarrier keeps what is posted until the test runs it.
@@ -13,6 +15,7 @@ type heldCarrier struct{ posted []func() }
 func (c *heldCarrier) post(f func()) { c.posted = append(c.posted, f) }
 func (c *heldCarrier) interest()     {}
 func (c *heldCarrier) shut()         {}
+func (c *heldCarrier) evict(*turn)   {}
 
 // turn runs what was posted before, as an event loop does once in each turn.
 func (c *heldCarrier) turn() {
@@ -33,7 +36,7 @@ func TestSubscriptionsComeInPortions(t *testing.T) {
 		args = append(args, strconv.AppendInt([]byte("channel:"), int64(i), 10))
 	}
 	for _, k := range []*subscriptionKind{channelKind, patternKind, shardKind} {
-		srv, car := new(Server), new(heldCarrier)
+		srv, car := &Server{budget: new(budget.Budget)}, new(heldCarrier)
 		srv.pubsub.init()
 		s := &session{srv: srv, car: car, work: new(turn)}
 		s.out.Proto = 2
@@ -86,6 +89,7 @@ func TestSubscriptionsComeInPortions(t *testing.T) {
 		// When the client has gone the register is emptied behind its back, and
 		// messages do not pile up meanwhile.
 		s.closed = true
+		s.discharge()
 		s.unsubscribeAll()
 		s.push([]byte("message"), 0)
 		if s.subs != nil || len(s.pushes.buf) > 0 {
