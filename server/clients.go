@@ -202,4 +202,5 @@ func (s *session) decay(now time.Time) {
 	if cap(s.buf)-len(s.buf) > smallBuffer {
 		s.buf = append(make([]byte, 0, len(s.buf)), s.buf...)
 	}
+	s.charge()
 }

@@ -265,3 +265,30 @@ func TestLargeStringsGoOutInParts(t *testing.T) {
 		c.want("PONG")
 	})
 }
+
+// The table of what clients have read takes a part of what all may hold, whatever the
+// length of the keys.
+func TestTrackedKeysAreBounded(t *testing.T) {
+	carriers(t, func(t *testing.T, pipes bool) {
+		var b budget.Budget
+		f := startWith(t, server.Options{Engine: mem.New(), Pipes: pipes, Budget: &b}, "--maxmemory-clients", "4mb")
+		c, admin := f.dial(), f.dial()
+		c.do("HELLO", "3")
+		c.do("CLIENT", "TRACKING", "ON")
+		long := strings.Repeat("k", 10_000)
+		for i := range 300 {
+			c.send("GET", long+strconv.Itoa(i))
+		}
+		for nulls := 0; nulls < 300; {
+			if c.read() == "(nil)" { // else it is told to drop a key
+				nulls++
+			}
+		}
+		if n, _ := strconv.Atoi(admin.info("stats", "tracking_total_keys")); n < 50 || n > 104 {
+			t.Errorf("%d keys are remembered", n)
+		}
+		c.Close()
+		admin.Close()
+		until(t, "nothing is charged", func() bool { return b.Clients.Used() == 0 })
+	})
+}

@@ -123,6 +123,7 @@ func (l *loop) run() {
 		l.turn.now = time.Now()
 		for i := range n {
 			l.event(&events[i])
+			l.srv.relieve(&l.turn)
 		}
 		l.serve()
 		l.runPosted()
@@ -208,6 +209,9 @@ func (l *loop) read(c *conn) {
 			c.mu.Unlock()
 			l.serve()
 			c.mu.Lock()
+			if c.closed {
+				return
+			}
 		}
 		buf := l.rbuf[l.filled:min(len(l.rbuf), l.filled+readSize)]
 		if n := l.receive(c, buf); n > 0 {

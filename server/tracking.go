@@ -42,13 +42,14 @@ import (
 // since it sent the request, as with Redis.
 //
 // The table is by key alone, for all databases, as in Redis. It is bounded: beyond
-// tracking-table-max-keys some other key is forgotten, and its readers told to drop
-// it.
+// tracking-table-max-keys, or a quarter of maxmemory-clients, some other key is
+// forgotten, and its readers told to drop it.
 type tracking struct {
 	srv     *Server
 	clients atomic.Int64
 	max     atomic.Int64
 	keys    atomic.Int64
+	bytes   atomic.Int64  // what the table takes; it is part of what clients hold
 	told    atomic.Uint64 // how often clients were told of changes
 	seed    maphash.Seed
 	parts   [trackParts]trackPart

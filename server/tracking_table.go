@@ -16,7 +16,8 @@ type trackPart struct {
 	mu    sync.Mutex
 	m     map[string]readers
 	items int64    // pairs of key and client
-	_     [32]byte // a cache line of its own for each lock
+	bytes int64    // about what the part takes
+	_     [24]byte // a cache line of its own for each lock
 }
 
 // readers are the clients that have read a key: mostly it is one.
@@ -51,10 +52,35 @@ func (t *tracking) remember(k *tracker, key []byte) {
 	}
 	p.m[string(key)] = r
 	p.items++
+	size := int64(trackedItem)
+	if !found {
+		t.keys.Add(1)
+		size += trackedKey + int64(len(key))
+	}
+	p.bytes += size
 	p.mu.Unlock()
-	if !found && t.keys.Add(1) > t.max.Load() {
+	if t.charge(size); t.full() {
 		t.evict(string(key), evictAtOnce)
 	}
+}
+
+// trackedKey is about what a key takes in the table besides its name, and trackedItem
+// each client that has read it.
+const (
+	trackedKey  = 96
+	trackedItem = 64
+)
+
+// charge changes what the table takes.
+func (t *tracking) charge(n int64) {
+	t.bytes.Add(n)
+	t.srv.budget.Clients.Add(n)
+}
+
+// full says that the table takes more than it may.
+func (t *tracking) full() bool {
+	limit := t.srv.budget.Clients.Limit()
+	return t.keys.Load() > t.max.Load() || limit > 0 && t.bytes.Load() > limit/4
 }
 
 func (t *tracking) has(k *tracker, key []byte) bool {
@@ -104,7 +130,7 @@ const evictAtOnce = 100
 // many unless that is 0.
 func (t *tracking) evict(but string, most int) {
 	at := int(maphash.String(t.seed, but))
-	for n := 0; t.keys.Load() > t.max.Load() && (most == 0 || n < most); n++ {
+	for n := 0; t.full() && (most == 0 || n < most); n++ {
 		found := false
 		for i := range trackParts {
 			if key, ok := t.parts[uint(at+i+n)%trackParts].any(but); ok {
@@ -137,8 +163,10 @@ func (t *tracking) invalidate(key []byte, by int64, ticket engine.Ticket) {
 	p := t.part(key)
 	p.mu.Lock()
 	r, found := p.m[string(key)]
+	size := trackedKey + int64(len(key)) + trackedItem*r.count()
 	if found {
 		p.items -= r.count()
+		p.bytes -= size
 		if delete(p.m, string(key)); len(p.m) == 0 {
 			p.m = nil // a map never gets smaller
 		}
@@ -148,6 +176,7 @@ func (t *tracking) invalidate(key []byte, by int64, ticket engine.Ticket) {
 		return
 	}
 	t.keys.Add(-1)
+	t.charge(-size)
 	e := newEncoder()
 	defer e.free()
 	e.invalidation([]string{string(key)})
@@ -164,7 +193,8 @@ func (t *tracking) forget() {
 		p := &t.parts[i]
 		p.mu.Lock()
 		t.keys.Add(-int64(len(p.m)))
-		p.m, p.items = nil, 0
+		t.charge(-p.bytes)
+		p.m, p.items, p.bytes = nil, 0, 0
 		p.mu.Unlock()
 	}
 }
