@@ -191,12 +191,13 @@ func TestWaitingForWorkingMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	waits, gone := f.dial(), f.dial()
+	id := strings.TrimPrefix(gone.do("CLIENT", "ID"), "(integer) ")
 	waits.send("SORT", "l", "ALPHA", "STORE", "sorted")
 	eventually(t, "it takes what there is", func() bool { return pool.Used() > pool.Limit()*3/4 })
 	gone.send("ZUNIONSTORE", "never", "2", "z", "y")
 	eventually(t, "another one waits", func() bool { return pool.Figures().Waiting > 0 })
-	if err := gone.Close(); err != nil {
-		t.Fatal(err)
+	if got := c.do("CLIENT", "KILL", "ID", id); got != "(integer) 1" {
+		t.Fatal(got)
 	}
 	eventually(t, "it gave up", func() bool { return pool.Figures().Waiting == 0 })
 	if got := c.do("SET", "k", "v"); got != "OK" {
