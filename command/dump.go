@@ -1,6 +1,7 @@
 package command
 
 import (
+	"slices"
 	"sync"
 
 	"redoubt/keyspace"
@@ -47,6 +48,9 @@ var dump = &Command{
 	},
 }
 
+// trailer is more than what follows the last bytes of a payload.
+const trailer = 16
+
 // bulkHead is room for the head of any bulk string.
 const bulkHead = 24
 
@@ -62,6 +66,15 @@ func AppendDump(tx *keyspace.Tx, buf, key []byte, m keyspace.Meta) []byte {
 	}
 	e := encoders.Get().(*rdb.Encoder)
 	e.Reset(buf)
+	size := cap(buf)
+	held := func() bool { // the payload is held as a whole, and once more while it grows
+		if n := cap(e.Buf); n > size {
+			grown := int64(n - size)
+			size = n
+			return tx.Take(grown + grown/4)
+		}
+		return true
+	}
 	defer func() {
 		e.Reset(nil)
 		encoders.Put(e)
@@ -69,17 +82,17 @@ func AppendDump(tx *keyspace.Tx, buf, key []byte, m keyspace.Meta) []byte {
 	var err error
 	switch m.Type {
 	case keyspace.String:
-		dumpString(tx, e, m)
+		dumpString(tx, e, m, held)
 	case keyspace.List:
-		err = dumpList(tx, e, key, m)
+		err = dumpList(tx, e, key, m, held)
 	case keyspace.Set:
-		err = dumpSet(tx, e, key, m)
+		err = dumpSet(tx, e, key, m, held)
 	case keyspace.ZSet:
-		err = dumpZSet(tx, e, key, m)
+		err = dumpZSet(tx, e, key, m, held)
 	case keyspace.Hash:
-		err = dumpHash(tx, e, key, m)
+		err = dumpHash(tx, e, key, m, held)
 	case keyspace.Stream:
-		err = dumpStream(tx, e, key)
+		err = dumpStream(tx, e, key, held)
 	}
 	if err != nil {
 		tx.Fail(err)
@@ -98,24 +111,33 @@ func dumpWork(m keyspace.Meta) int64 {
 	return m.Ref().Size * restoreWork
 }
 
-func dumpString(tx *keyspace.Tx, e *rdb.Encoder, m keyspace.Meta) {
+func dumpString(tx *keyspace.Tx, e *rdb.Encoder, m keyspace.Meta, held func() bool) {
 	v := str.Value{Meta: m}
 	if b, ok := v.Inline(); ok {
 		e.String(b)
 		return
 	}
 	e.BeginString(v.Len())
+	taken := tx.Taken()
+	if !tx.Take(v.Len()) {
+		return
+	}
+	tx.Give(taken) // held takes it again, with what is there already
+	e.Buf = slices.Grow(e.Buf, int(v.Len())+trailer)
+	if !held() {
+		return
+	}
 	end := int64(0)
 	v.Walk(tx, 0, v.Len(), func(at int64, piece []byte) bool {
 		e.Zeros(at - end)
 		e.Piece(piece)
 		end = at + int64(len(piece))
-		return true
+		return held()
 	})
 	e.Zeros(v.Len() - end)
 }
 
-func dumpList(tx *keyspace.Tx, e *rdb.Encoder, key []byte, m keyspace.Meta) error {
+func dumpList(tx *keyspace.Tx, e *rdb.Encoder, key []byte, m keyspace.Meta, held func() bool) error {
 	l, err := list.Of(tx, key, m, 0)
 	if err != nil {
 		return err
@@ -123,12 +145,12 @@ func dumpList(tx *keyspace.Tx, e *rdb.Encoder, key []byte, m keyspace.Meta) erro
 	e.BeginList()
 	l.Walk(0, l.Len(), false, func(b []byte) bool {
 		e.Element(b)
-		return true
+		return held()
 	})
 	return nil
 }
 
-func dumpSet(tx *keyspace.Tx, e *rdb.Encoder, key []byte, m keyspace.Meta) error {
+func dumpSet(tx *keyspace.Tx, e *rdb.Encoder, key []byte, m keyspace.Meta, held func() bool) error {
 	s, err := sets.Of(tx, key, m)
 	if err != nil {
 		return err
@@ -136,13 +158,13 @@ func dumpSet(tx *keyspace.Tx, e *rdb.Encoder, key []byte, m keyspace.Meta) error
 	e.BeginSet()
 	s.Each(func(b []byte) bool {
 		e.Element(b)
-		return true
+		return held()
 	})
 	return nil
 }
 
 // dumpZSet goes from the highest score down, as Redis likes it best.
-func dumpZSet(tx *keyspace.Tx, e *rdb.Encoder, key []byte, m keyspace.Meta) error {
+func dumpZSet(tx *keyspace.Tx, e *rdb.Encoder, key []byte, m keyspace.Meta, held func() bool) error {
 	z, err := zset.Of(tx, key, m, nil)
 	if err != nil {
 		return err
@@ -151,12 +173,12 @@ func dumpZSet(tx *keyspace.Tx, e *rdb.Encoder, key []byte, m keyspace.Meta) erro
 	e.BeginZSet()
 	z.Walk(zset.Whole, true, func(b []byte, score float64) bool {
 		e.Member(b, score)
-		return true
+		return held()
 	})
 	return nil
 }
 
-func dumpHash(tx *keyspace.Tx, e *rdb.Encoder, key []byte, m keyspace.Meta) error {
+func dumpHash(tx *keyspace.Tx, e *rdb.Encoder, key []byte, m keyspace.Meta, held func() bool) error {
 	h, err := hash.Of(tx, key, m)
 	if err != nil {
 		return err
@@ -169,12 +191,12 @@ func dumpHash(tx *keyspace.Tx, e *rdb.Encoder, key []byte, m keyspace.Meta) erro
 	}
 	h.Each(func(field []byte, f hash.Entry) bool {
 		e.Field(field, f.Value, f.At)
-		return true
+		return held()
 	})
 	return nil
 }
 
-func dumpStream(tx *keyspace.Tx, e *rdb.Encoder, key []byte) error {
+func dumpStream(tx *keyspace.Tx, e *rdb.Encoder, key []byte, held func() bool) error {
 	s, err := stream.Open(tx, key)
 	if err != nil {
 		return err
@@ -189,7 +211,7 @@ func dumpStream(tx *keyspace.Tx, e *rdb.Encoder, key []byte) error {
 			fields = append(fields, item)
 		}
 		e.Entry(rdb.ID(id), fields)
-		return true
+		return held()
 	})
 	e.EndEntries(rdb.StreamInfo{
 		Length: s.Len(), Last: rdb.ID(s.Last), First: rdb.ID(s.First), MaxDeleted: rdb.ID(s.MaxDeleted), Added: s.Added,

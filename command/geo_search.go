@@ -144,6 +144,7 @@ func runSearch(c *Ctx, f searchForm) error {
 	}
 	var found []geo.Place
 	if z.Exists() {
+		s.Take = c.Tx.Take
 		found = s.Find(geoSource(c.Tx, z))
 	}
 	if c.Tx.Err() != nil {

@@ -62,7 +62,7 @@ func (t *sortTable) add(element []byte, weight float64, by []byte, has bool) boo
 	if c == nil {
 		return false
 	}
-	at := uint32(len(t.chunks)-1)*sortChunk + uint32(len(*c))
+	at, size := uint32(len(t.chunks)-1)*sortChunk+uint32(len(*c)), cap(*c)
 	if t.weighed {
 		*c = binary.BigEndian.AppendUint64(*c, math.Float64bits(weight))
 	}
@@ -74,6 +74,9 @@ func (t *sortTable) add(element []byte, weight float64, by []byte, has bool) boo
 		*c = t.field(append(*c, flag), by)
 	}
 	*c = t.field(*c, element)
+	if grown := cap(*c) - size; grown > 0 && !t.tx.Take(int64(grown)) { // the first chunk
+		return false
+	}
 	if n := len(t.order); n == cap(t.order) && !t.tx.Take(int64(4*max(n, 16))) { // append may double it
 		return false
 	}

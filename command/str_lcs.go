@@ -36,6 +36,13 @@ var lcs = &Command{
 		if c.Tx.Heavy(int64(cells/8) + a.Len() + b.Len()) {
 			return nil
 		}
+		need := a.Len() + b.Len()
+		if !o.len {
+			need += int64(cells / 8)
+		}
+		if !c.Tx.Take(need) {
+			return nil
+		}
 		x := a.AppendRange(c.Tx, nil, 0, a.Len())
 		y := b.AppendRange(c.Tx, nil, 0, b.Len())
 		if c.Tx.Err() != nil {

@@ -65,11 +65,3 @@ func (b *Batch) outOfMemory(err error) error {
 	}
 	return err
 }
-
-// Memory are the figures of the working memory.
-func (x *Executor) Memory() budget.Figures {
-	if x.work == nil {
-		return budget.Figures{}
-	}
-	return x.work.Figures()
-}

@@ -59,7 +59,7 @@ func (a *aside) write(key, value []byte, deleted bool) {
 	}
 	a.size += int64(len(key) + len(value))
 	b := t.Rows.Batch
-	if t.Aside != nil && (a.rows != nil || a.size+int64(b.Size()) > asideBytes) {
+	if t.Aside != nil && (a.rows != nil || a.size+weigh(b) > asideBytes) {
 		if a.rows == nil {
 			a.rows = new(engine.Batch)
 		}
@@ -76,10 +76,16 @@ func (a *aside) write(key, value []byte, deleted bool) {
 	} else {
 		b.Put(key, value)
 	}
-	if b == a.rows && int64(b.Size()) >= asideBytes {
+	if b == a.rows && weigh(b) >= asideBytes {
 		a.flush()
 	}
 }
+
+// weigh is about how much memory the notes of a batch take.
+func weigh(b *engine.Batch) int64 { return int64(b.Size() + noteBytes*b.Len()) }
+
+// noteBytes is what a batch needs for a row besides its bytes.
+const noteBytes = 96
 
 // flush commits a portion.
 func (a *aside) flush() {

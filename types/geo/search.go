@@ -28,6 +28,9 @@ type Search struct {
 	Count int64
 	// Any: the first ones that are found will do, sorted among themselves.
 	Any bool
+	// Take, if set, accounts for memory that the places take. It says false when the
+	// search is to end.
+	Take func(bytes int64) bool
 }
 
 // Place is a member that was found. Distance is in the units of the search.
@@ -59,6 +62,9 @@ func (s *Search) Find(from Source) []Place {
 		more := from(min, max, func(member []byte, score float64) bool {
 			lon, lat := Decode(score)
 			if d, ok := m.within(lon, lat); ok {
+				if s.Take != nil && int64(len(r.places)) < r.keep && !s.Take(placeBytes+int64(len(member))) {
+					return false
+				}
 				r.add(Place{Member: member, Score: score, Lon: lon, Lat: lat, metres: d})
 			}
 			return wanted()
@@ -109,6 +115,9 @@ func (r *results) add(p Place) {
 		heap.Fix(r, 0)
 	}
 }
+
+// placeBytes is about what a place takes in memory besides its member.
+const placeBytes = 128
 
 // own copies a member. Members of a search lie in a few large pieces of memory.
 func (r *results) own(member []byte) []byte {

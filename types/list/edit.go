@@ -216,7 +216,7 @@ func (l *List) Remove(most int64, e []byte) int64 {
 	l.Find(e, reverse, 0, func(i int64) bool {
 		at = append(at, i)
 		n := int64(len(at))
-		return n != most && -n != most
+		return n != most && -n != most && l.tx.Take(16)
 	})
 	if len(at) == 0 || l.tx.Err() != nil {
 		return 0

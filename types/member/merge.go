@@ -5,55 +5,89 @@ import (
 	"encoding/binary"
 	"slices"
 
-	"redoubt/engine"
 	"redoubt/keyspace"
 )
 
-// Cursor stands on a member of a value, in the order of hashes.
+// Cursor stands on a member of a value, in the order of hashes. It reads a page of
+// members at a time: an engine may have to keep what changes under an open iterator.
 type Cursor struct {
-	tx    *keyspace.Tx
-	it    engine.Iterator
-	small [][2][]byte // of a value without rows: what is left of hash and member, and value
-	key   []byte      // hash and member
-	value []byte
-	more  bool
-	// Source is the number that the cursor was made with.
-	Source int
+	rows   *Rows // nil for a value that has none
+	tx     *keyspace.Tx
+	page   []byte // hash, member and value of those that come next
+	ends   []int  // where each of them ends: the key, then the value
+	at     int    // index into ends
+	whole  bool   // there is no further page
+	from   []byte // where it begins
+	key    []byte // hash and member
+	value  []byte
+	more   bool
+	Source int // the number that the cursor was made with
 }
 
-// Cursor begins a walk over the rows. The cursor must be closed, as Merge does.
+// pageMembers and pageBytes are how much is read at a time.
+const (
+	pageMembers = 512
+	pageBytes   = 64 << 10
+)
+
+// Cursor begins a walk over the rows.
 func (r *Rows) Cursor(source int) *Cursor {
-	return &Cursor{tx: r.Tx, it: r.Tx.IterKind(r.Ref, keyspace.SubRow, nil, nil, false), Source: source}
+	return &Cursor{rows: r, tx: r.Tx, Source: source}
 }
 
 // Small begins a walk over members that have no rows. each visits them, with the values
 // that rows would have.
 func Small(tx *keyspace.Tx, source int, each func(visit func(member, value []byte) bool)) *Cursor {
-	c := &Cursor{tx: tx, Source: source}
+	type one struct{ key, value []byte }
+	var list []one
 	each(func(member, value []byte) bool {
 		key := append(binary.BigEndian.AppendUint32(make([]byte, 0, hashSize+len(member)), hashOf(member)), member...)
-		c.small = append(c.small, [2][]byte{key, bytes.Clone(value)})
+		list = append(list, one{key, bytes.Clone(value)})
 		return tx.Take(int64(len(key)+len(value)) + 80)
 	})
-	slices.SortFunc(c.small, func(a, b [2][]byte) int { return bytes.Compare(a[0], b[0]) })
+	slices.SortFunc(list, func(a, b one) int { return bytes.Compare(a.key, b.key) })
+	c := &Cursor{tx: tx, whole: true, Source: source}
+	for _, o := range list {
+		c.add(o.key, o.value)
+	}
 	return c
+}
+
+// add adds a member to the page.
+func (c *Cursor) add(key, value []byte) {
+	c.page = append(c.page, key...)
+	c.ends = append(c.ends, len(c.page))
+	c.page = append(c.page, value...)
+	c.ends = append(c.ends, len(c.page))
+}
+
+// fill reads the next page.
+func (c *Cursor) fill() {
+	c.page, c.ends, c.at, c.whole = c.page[:0], c.ends[:0], 0, true
+	it := c.tx.IterKind(c.rows.Ref, keyspace.SubRow, c.from, nil, false)
+	defer c.tx.CloseRows(it)
+	for it.Next() && c.rows.whole(it.Key()) {
+		key := it.Key()[keyspace.RowKeyHead:]
+		c.add(key, it.Value())
+		if len(c.ends) >= 2*pageMembers || len(c.page) >= pageBytes {
+			c.from, c.whole = append(append(c.from[:0], key...), 0), false
+			return
+		}
+	}
 }
 
 // next moves to the next member.
 func (c *Cursor) next() {
-	if c.it == nil {
-		if c.more = len(c.small) > 0; c.more {
-			c.key, c.value, c.small = c.small[0][0], c.small[0][1], c.small[1:]
+	if c.at == len(c.ends) && !c.whole {
+		c.fill()
+	}
+	if c.more = c.at < len(c.ends); c.more {
+		begin := 0
+		if c.at > 0 {
+			begin = c.ends[c.at-1]
 		}
-		return
-	}
-	if c.more = c.it.Next(); !c.more {
-		return
-	}
-	row := c.it.Key()
-	r := Rows{Tx: c.tx}
-	if c.more = r.whole(row); c.more {
-		c.key, c.value = row[keyspace.RowKeyHead:], c.it.Value()
+		c.key, c.value = c.page[begin:c.ends[c.at]], c.page[c.ends[c.at]:c.ends[c.at+1]]
+		c.at += 2
 	}
 }
 
@@ -62,19 +96,12 @@ func (c *Cursor) Value() []byte { return c.value }
 
 // Merge visits the members of several values, each once, with the cursors that stand
 // on it, in their order. Bytes are valid during the call only. Visit may read, and
-// write rows of other values. Merge ends the cursors.
+// write rows of other values.
 func Merge(cursors []*Cursor, visit func(member []byte, at []*Cursor) bool) {
 	if len(cursors) == 0 {
 		return
 	}
 	tx := cursors[0].tx
-	defer func() {
-		for _, c := range cursors {
-			if c.it != nil {
-				tx.CloseRows(c.it)
-			}
-		}
-	}()
 	for _, c := range cursors {
 		c.next()
 	}

@@ -133,6 +133,9 @@ func (r *Rows) drawSample(count int64, rng *rand.Rand, live func(value []byte) b
 		return true
 	}
 	type one struct{ member, value []byte }
+	if !r.Tx.Take(count * 112) {
+		return true
+	}
 	list, seen := make([]one, 0, count), make(map[string]bool, count)
 	start := r.Tx.Held()
 	for tries := 8*count + maxDraws; int64(len(list)) < count; tries-- {

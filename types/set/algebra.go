@@ -110,7 +110,11 @@ func (g *Group) Inter(visit func(member []byte) bool) {
 func (s *Set) eachAhead(others []*Set, visit func(member []byte) bool) {
 	large := func(t *Set) bool { return !t.Small() }
 	if !slices.ContainsFunc(others, large) || !s.tx.Ahead(int(min(s.Size(), aheadPage))) {
-		s.Each(visit)
+		if s.Small() || !s.tx.Writable {
+			s.Each(visit)
+		} else { // what is stored may be much
+			member.Merge([]*member.Cursor{s.Members(0)}, func(m []byte, _ []*member.Cursor) bool { return visit(m) })
+		}
 		return
 	}
 	var held []byte

@@ -199,6 +199,9 @@ func (s *Set) drawPage(count int64, rng *rand.Rand, visit func(member []byte) bo
 		number int64
 		order  int
 	}
+	if !s.tx.Take(count * 48) {
+		return false
+	}
 	list := make([]drawn, count)
 	for i := range list {
 		list[i] = drawn{rng.Int64N(s.Size()), i}
