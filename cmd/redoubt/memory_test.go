@@ -1,8 +1,16 @@
 package main
 
 import (
+	"log/slog"
+	"math"
+	"runtime/debug"
+	"strings"
 	"testing"
+	"time"
 
+	"redoubt/budget"
+	"redoubt/config"
+	"redoubt/engine/local"
 	"redoubt/internal/rss"
 )
 
@@ -85,4 +93,54 @@ func TestReadHeap(t *testing.T) {
 	if n := besides(resident, 0); n <= 0 {
 		t.Errorf("%d besides", n)
 	}
+}
+
+// The rows' limit follows what clients hold, down and up again, while the server runs.
+func TestBudgetIsKept(t *testing.T) {
+	const maxmemory = 256 << 20
+	cfg := config.NewWithMemory(1 << 30)
+	if err := cfg.Load("x.conf", strings.NewReader("maxmemory 256mb\ndir "+t.TempDir())); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { debug.SetMemoryLimit(math.MaxInt64) })
+	held := new(budget.Budget)
+	store, err := opener(cfg, held, slog.New(slog.DiscardHandler))(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if n := debug.SetMemoryLimit(-1); n > rss.Bound(maxmemory) {
+		t.Errorf("the heap may take %d", n)
+	}
+	limit := func() int64 {
+		for _, s := range store.Stats().Detail {
+			if s.Name == "resident_limit_bytes" {
+				return s.Value
+			}
+		}
+		t.Fatal("no limit of the rows")
+		return 0
+	}
+	await := func(want int64) {
+		t.Helper()
+		for end := time.Now().Add(20 * time.Second); limit() != want; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("the rows' limit stays at %d, want %d", limit(), want)
+			}
+		}
+	}
+	share := local.RowShare(maxmemory)
+	await(share)
+	held.Clients.Add(30 << 20)
+	work := held.Work.Lease()
+	work.Force(10 << 20)
+	await(share - 40<<20)
+	held.Clients.Add(-30 << 20)
+	await(share - 10<<20)
+	work.Release()
+	await(share)
 }

@@ -106,20 +106,20 @@ func (m *mix) read(b []byte, key int) []byte {
 // wide appends a command on what is large.
 func (m *mix) wide(rng *rand.Rand, b []byte) []byte {
 	key := rng.IntN(m.keys/1000+1)*1000 + 999
-	switch n := rng.IntN(100); {
-	case n < 15:
+	switch n := rng.IntN(1000); {
+	case n < 150:
 		return m.read(b, key)
-	case n < 30:
+	case n < 300:
 		return m.write(rng, b, key)
-	case n < 31:
+	case n < 304:
 		return respclient.AppendCommand(b, "HGETALL", "vast:hash")
-	case n < 32:
+	case n < 308:
 		return respclient.AppendCommand(b, "ZRANGE", "vast:zset", "0", "-1")
-	case n < 40:
+	case n < 400:
 		return respclient.AppendCommand(b, "ZRANGE", "vast:zset", strconv.Itoa(rng.IntN(m.vast)), "+inf", "BYSCORE", "LIMIT", "0", "1000")
-	case n < 60:
+	case n < 600:
 		return m.widen(rng, b, 20)
-	case n < 80:
+	case n < 800:
 		return respclient.AppendCommand(b, "HMGET", "vast:hash", m.field(rng), m.field(rng), m.field(rng))
 	}
 	return respclient.AppendCommand(b, "ZADD", "vast:zset", strconv.Itoa(rng.IntN(m.vast)), m.field(rng))
@@ -203,7 +203,8 @@ func (m *mix) fill(s *site, clients int) {
 
 // exchange sends commands and reads as many replies. It fails if one is an error.
 func exchange(conn net.Conn, r *bufio.Reader, b []byte, n int) error {
-	if err := deadline(conn, time.Now().Add(time.Minute)); err != nil {
+	end := time.Now().Add(exchangeLimit)
+	if err := deadline(conn, end); err != nil {
 		return err
 	}
 	if _, err := conn.Write(b); err != nil {
@@ -212,6 +213,9 @@ func exchange(conn net.Conn, r *bufio.Reader, b []byte, n int) error {
 	var first error
 	for range n {
 		if what := take(r); what == closed {
+			if time.Now().After(end) {
+				return fmt.Errorf("no reply within %s", exchangeLimit)
+			}
 			return fmt.Errorf("the connection was closed")
 		} else if what != "OK" && first == nil {
 			first = fmt.Errorf("a command got %s", what)
@@ -219,6 +223,9 @@ func exchange(conn net.Conn, r *bufio.Reader, b []byte, n int) error {
 	}
 	return first
 }
+
+// exchangeLimit is how long replies may take: some are tens of megabytes of rows on disk.
+const exchangeLimit = 5 * time.Minute
 
 // mixers is how many clients a mix has. Half of them send one command at a time, the
 // others 16.
