@@ -15,6 +15,9 @@ func (e *Engine) Checkpoint(dir string) error {
 	if err := e.usable(); err != nil {
 		return err
 	}
+	if err := e.Full(); err != nil && e.disk.waiting.Load() > 0 {
+		return err // the round under way waits for space
+	}
 	if err := e.Round(); err != nil { // else the copy's journal would be long
 		return err
 	}

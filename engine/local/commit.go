@@ -27,7 +27,7 @@ func (v *view) Commit(b *engine.Batch) (engine.Ticket, error) {
 			return 0, fmt.Errorf("the row key %q is reserved to the engine", op.Key)
 		}
 	}
-	if e.Congested() {
+	if (v.wait || e.roundErr.Load() != nil || e.full.Load() != nil) && e.Congested() {
 		if err := e.awaitRoom(v.wait); err != nil {
 			return 0, err
 		}

@@ -96,6 +96,7 @@ type Engine struct {
 	fullToldAt  atomic.Int64          // when, Unix nanoseconds
 	cleared     atomic.Int64          // when it was not full any more, Unix nanoseconds
 	diskWarning atomic.Int64          // percent
+	tableBytes  atomic.Int64          // size of the store's tables, if space is short
 	deleted     deleted
 	reclaim     chan struct{}
 

@@ -33,14 +33,14 @@ type volume struct {
 	fs      vfs.FS
 	dir     string // on it
 	reserve *reserve
-	round   func() int64 // bytes that the next round or segment may take
+	next    func() int64 // bytes that what comes next may take: a round, a compaction, segments
 	free    atomic.Int64 // bytes, at the last look
 	total   atomic.Int64 // 0 if the file system does not tell
 	low     atomic.Bool  // free is below the warning
 }
 
-func openVolume(fs vfs.FS, dir string, round func() int64) (*volume, error) {
-	v := &volume{fs: fs, dir: dir, round: round}
+func openVolume(fs vfs.FS, dir string, next func() int64) (*volume, error) {
+	v := &volume{fs: fs, dir: dir, next: next}
 	v.measure()
 	var err error
 	v.reserve, err = openReserve(fs, fs.PathJoin(dir, reserveDir), v.total.Load())
@@ -51,7 +51,9 @@ func openVolume(fs vfs.FS, dir string, round func() int64) (*volume, error) {
 // whole.
 func (e *Engine) openVolumes(o Options, journal string) error {
 	e.SetDiskWarning(o.DiskWarning)
-	v, err := openVolume(o.FS, o.Dir, func() int64 { return min(e.dirtyLimit.Load(), e.journalBytes) })
+	v, err := openVolume(o.FS, o.Dir, func() int64 {
+		return min(e.dirtyLimit.Load(), e.journalBytes) + min(e.tableBytes.Load()/2, mostCompacted)
+	})
 	if err != nil {
 		return err
 	}
@@ -100,10 +102,14 @@ func (v *volume) measure() {
 	v.total.Store(int64(u.TotalBytes))
 }
 
-// least is how much must be free besides the reserve: what a round takes before it
-// gives journal segments back, and as much as the reserve for compactions.
+// mostCompacted is about as much as a compaction writes before it gives space back. A
+// small store is compacted as a whole.
+const mostCompacted = 128 << 20
+
+// least is how much must be free besides the reserve: what is taken before space is
+// given back, and as much as the reserve.
 func (v *volume) least() int64 {
-	least := v.round() + v.reserve.bytes()
+	least := v.next() + v.reserve.bytes()
 	if total := v.total.Load(); total > 0 {
 		least = min(least, total/8)
 	}
@@ -131,6 +137,9 @@ func (v *volume) check(full bool) error {
 	return v.reserve.fill()
 }
 
+// plentyFree is so much that the size of the store's tables does not matter.
+const plentyFree = 4 << 30
+
 // lookPause is the time between two looks at the free space.
 const lookPause = time.Second
 
@@ -153,6 +162,9 @@ func (e *Engine) volumeLoop() {
 func (e *Engine) look(now time.Time) {
 	was := e.full.Load()
 	room := true
+	if e.volumes[0].free.Load() < plentyFree {
+		e.tableBytes.Store(int64(e.metrics().DiskSpaceUsage()))
+	}
 	for _, v := range e.volumes {
 		if err := v.check(was != nil); err != nil {
 			_ = e.noRoom(v, err)

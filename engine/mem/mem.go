@@ -436,7 +436,7 @@ func (e *Engine) Err() error { return nil }
 // Congested is never so: memory takes commits as fast as they come.
 func (e *Engine) Congested() bool { return false }
 
-// Full is never so: see Commit for the bound.
+// Full is never so: what bounds the data is maxmemory, and the server asks for that.
 func (e *Engine) Full() error { return nil }
 
 // Checkpoint has nowhere to write from.
