@@ -58,7 +58,7 @@ type Policy int32
 
 const (
 	Always   Policy = 1 // durable when fsynced, which is done at once
-	EverySec Policy = 2 // durable when written; fsync once a second
+	EverySec Policy = 2 // durable when written; fsync once a second, and of the first record after a pause at once
 	No       Policy = 3 // durable when written; fsync when a segment is full
 )
 
@@ -133,6 +133,7 @@ type Journal struct {
 	want    uint64     // somebody waits until this is synced
 	notify  bool       // OnDurable is due
 	idleAt  uint64     // last, at the tick before
+	rested  bool       // nothing was appended for a second: the next record is fsynced at once
 	head    [headerSize]byte
 	end     *endFile // see end.go
 	// endFailed: that the end file could not be written was logged.
@@ -228,7 +229,12 @@ func (j *Journal) Append(rec []byte) (uint64, error) {
 		poke(j.wake)
 	} else {
 		j.durable.Store(seq)
+		if j.rested && j.policy == EverySec {
+			j.want = seq
+			poke(j.wake)
+		}
 	}
+	j.rested = false
 	return seq, nil
 }
 

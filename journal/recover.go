@@ -23,7 +23,7 @@ func (j *Journal) recover(from uint64, replay func(seq uint64, payload []byte) e
 	c.start()
 	first := c.i
 	finished := c.report(progress)
-	claim := uint64(0)
+	claim := c.end.synced
 	for err == nil {
 		var e Entry
 		if e, err = c.next(); err != nil {
@@ -179,7 +179,7 @@ func (j *Journal) begin(c *cursor, index, last uint64) error {
 	}
 	s, err := j.create(index)
 	if err == nil {
-		j.active, s.first = s, last+1
+		j.active, s.first, j.rested = s, last+1, true
 		j.last.Store(last)
 		j.synced.Store(last)
 		j.durable.Store(last)

@@ -56,7 +56,7 @@ func (j *Journal) tick() {
 	j.mu.Lock()
 	last := j.last.Load()
 	idle := last == j.idleAt
-	j.idleAt = last
+	j.idleAt, j.rested = last, idle
 	if j.policy == EverySec {
 		j.want = last
 	}

@@ -25,7 +25,7 @@
 //	keep.go        units of rows that stay in memory
 //	names.go       the filter of the keys that the store has
 //	record.go      a commit as a journal record
-//	store.go       Pebble: what is read, how a round gets there
+//	store.go       Pebble: what is read, how a round gets there; compactions.go: when it may compact
 //	disk.go        what happens when the disk under Pebble fails
 //	volume.go      what happens when a disk is full; reserve.go, room.go, reclaim.go
 //	hurry.go       reads that a loop makes, if they need not wait
@@ -160,6 +160,7 @@ func Open(o Options) (*Engine, error) {
 		}
 		return nil, errors.Join(err, lock.Close())
 	}
+	e.store.compactions.release()
 	for _, task := range []func(){e.writebackLoop, e.keeperLoop, e.clearLoop, e.namesLoop, e.keepLoop, e.volumeLoop, e.reclaimLoop} {
 		e.tasks.Add(1)
 		go func() { defer e.tasks.Done(); task() }()

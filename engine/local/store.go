@@ -34,7 +34,8 @@ type store struct {
 
 	tableBytes uint64 // the size at which a round begins another table
 
-	walkers walkers
+	walkers     walkers
+	compactions *compactions
 
 	builds           atomic.Int64 // number of the next table that is built
 	backgroundErrors atomic.Int64
@@ -75,7 +76,7 @@ const (
 const l0Patience = 12
 
 func openStore(fs *diskFS, dir, rounds string, cache int64, log *slog.Logger, fatal func(error)) (_ *store, err error) {
-	s := &store{fs: fs, dir: dir, rounds: rounds, log: log}
+	s := &store{fs: fs, dir: dir, rounds: rounds, log: log, compactions: newCompactions()}
 	if err := clearDir(fs.FS, rounds); err != nil {
 		return nil, err
 	}
@@ -99,6 +100,7 @@ func openStore(fs *diskFS, dir, rounds string, cache int64, log *slog.Logger, fa
 		CompactionConcurrencyRange: func() (int, int) { return 1, max(1, runtime.GOMAXPROCS(0)/2) },
 		EventListener:              s.listener(),
 	}
+	o.Experimental.CompactionScheduler = s.compactions
 	for i := range o.Levels {
 		o.Levels[i].BlockSize = 4 << 10 // a cold read takes one, and leaves it as garbage
 		o.TargetFileSizes[i] = lastBytes
