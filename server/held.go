@@ -132,13 +132,19 @@ func argsSize(args [][]byte) int {
 	return n
 }
 
+// leastClients is the least that a percentage of a small maxmemory means: the client
+// that is to raise it again must find a place.
+const leastClients = 1 << 20
+
 // limitClientMemory applies maxmemory-clients.
 func (srv *Server) limitClientMemory() {
 	srv.settingsMu.Lock()
 	n := srv.cfg.Int("maxmemory-clients")
 	if n < 0 {
 		all := srv.cfg.Int("maxmemory")
-		n = all/100*-n + all%100*-n/100
+		if n = all/100*-n + all%100*-n/100; all > 0 {
+			n = max(n, leastClients)
+		}
 	}
 	srv.budget.Clients.SetLimit(n)
 	srv.settingsMu.Unlock()

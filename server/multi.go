@@ -25,11 +25,12 @@ const (
 // next one of the connection.
 type multi struct {
 	queue []command.Queued
-	args  [][]byte // arguments of the last commands, and
-	buf   []byte   // their bytes: when one is full, a new one is begun
-	other int      // bytes of the ones before, and of commands with a buffer of their own
-	count int      // commands queued
-	bad   bool     // a command was refused: EXEC will do nothing
+	args  [][]byte      // arguments of the last commands, and
+	buf   []byte        // their bytes: when one is full, a new one is begun
+	other int           // bytes of the ones before, and of commands with a buffer of their own
+	count int           // commands queued
+	bad   bool          // a command was refused: EXEC will do nothing
+	flags command.Flags // those of what was queued before it was bad
 }
 
 // The room for arguments and their bytes is taken in pieces of at most so many.
@@ -55,6 +56,7 @@ func (m *multi) memory() int {
 func (m *multi) flagsOf(cmd *command.Command, args [][]byte) command.Flags {
 	f := scriptFlags(cmd, args)
 	if m != nil && cmd == command.Exec {
+		f |= m.flags
 		for i := range m.queue {
 			f |= scriptFlags(m.queue[i].Cmd, m.queue[i].Args)
 		}
@@ -176,7 +178,8 @@ func (s *session) spoilMulti(cmd *command.Command, refused error) error {
 	if s.multi == nil {
 		return refused
 	}
-	*s.multi = multi{bad: true, count: s.multi.count} // what was queued is of no use any more
+	// What was queued is of no use any more. How EXEC is refused still depends on it.
+	*s.multi = multi{bad: true, count: s.multi.count, flags: s.multi.flagsOf(command.Exec, nil)}
 	if cmd != command.Exec {
 		return refused
 	}
