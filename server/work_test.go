@@ -59,7 +59,9 @@ var many = []string{
 	"COPY h copy:%d", "DUMP h", "SRANDMEMBER s -3000", "LRANGE l 0 -1",
 }
 
-func at(line string, i int) []string { return strings.Fields(strings.ReplaceAll(line, "%d", fmt.Sprint(i))) }
+func at(line string, i int) []string {
+	return strings.Fields(strings.ReplaceAll(line, "%d", fmt.Sprint(i)))
+}
 
 // Many at once are all answered, as one by itself is, and hold together what they may.
 func TestWorkingMemoryIsShared(t *testing.T) {
