@@ -85,9 +85,12 @@ func (e *Engine) compact(limit int64) {
 	if e.set.Trim(); over() <= 0 {
 		return
 	}
+	if n := over(); n > limit/16 { // quickly: moving rows takes its time
+		e.set.Split(n)
+	}
 	start := time.Now()
 	move := start.After(e.compactAgain)
-	if move {
+	if move && over() > 0 {
 		e.rowsMoved.Add(int64(e.set.Compact(max(limit/compactShare, over()))))
 		e.set.Trim()
 	}

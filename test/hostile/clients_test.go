@@ -44,9 +44,10 @@ func command(args ...string) []byte {
 }
 
 // garbage: 60 connections that have not said who they are send what is no command
-// and read nothing. They must be closed.
+// and read nothing. They must be closed. Megabytes of replies wait in the system before
+// any wait in the server, so that takes a while.
 func garbage(s *site) string {
-	end := time.Now().Add(pickTime(20*time.Second, 5*time.Second))
+	end := time.Now().Add(pickTime(2*time.Minute, time.Minute))
 	seed := uint64(time.Now().UnixNano())
 	s.Logf("seed %d", seed)
 	var got tally
@@ -56,13 +57,16 @@ func garbage(s *site) string {
 		if err != nil {
 			s.Fatal(err)
 		}
+		if err := conn.(*net.TCPConn).SetReadBuffer(4 << 10); err != nil {
+			s.Fatal(err)
+		}
 		all.Go(func() {
-			rng := rand.New(rand.NewPCG(seed, uint64(i)))
+			sent := noise(rand.New(rand.NewPCG(seed, uint64(i))), i)
 			for time.Now().Before(end) {
 				if err := deadline(conn, end); err != nil {
 					break
 				}
-				if _, err := conn.Write(noise(rng, i)); err != nil {
+				if _, err := conn.Write(sent); err != nil {
 					if !errors.Is(err, os.ErrDeadlineExceeded) {
 						got.add(closed)
 						return
