@@ -159,5 +159,8 @@ func (e *Engine) hurdle() error {
 		return nil
 	}
 	e.refusals.Add(1)
+	if isFull(*cause) {
+		return e.noRoom(e.volumes[0], *cause)
+	}
 	return fmt.Errorf("%w: writing rows to the store failed: %w; it is tried again, writes go on when it succeeds", engine.ErrReadOnly, *cause)
 }

@@ -181,6 +181,9 @@ func (e *Engine) look(now time.Time) {
 		}
 		e.disk.retryNow()
 		e.deleted.take() // Pebble has time for them
+		if p := e.roundErr.Load(); p != nil && isFull(*p) {
+			e.roundErr.CompareAndSwap(p, nil) // the next round finds space
+		}
 		kick(e.writeback)
 	default:
 		e.tellFull(*was, now)
