@@ -107,7 +107,7 @@ func Text(err error) string {
 		return "MISCONF " + err.Error()
 	case errors.Is(err, engine.ErrFull):
 		return string(ErrOutOfMemory)
-	case errors.Is(err, engine.ErrUnavailable), errors.Is(err, engine.ErrConflict):
+	case errors.Is(err, engine.ErrUnavailable), errors.Is(err, engine.ErrConflict), errors.Is(err, engine.ErrSnapshotLost):
 		return "TRYAGAIN " + err.Error()
 	case errors.Is(err, engine.ErrUnknownOutcome):
 		return "UNKNOWN " + err.Error()

@@ -25,9 +25,10 @@ type parts struct {
 const (
 	// partsRoom is how much of a reply waits for the client before the worker does.
 	partsRoom = 256 << 10
-	// partsPatience is how long a client may take nothing before it is closed: the
-	// state from which its reply is read is kept for it meanwhile.
+	// A client must take partsStep bytes within partsPatience, or it is closed: the state
+	// from which its reply is read is kept for it meanwhile.
 	partsPatience = time.Minute
+	partsStep     = 64 << 10
 	// partsMemory is about what the two buffers of parts take.
 	partsMemory = 256 << 10
 )
@@ -107,7 +108,7 @@ func (st *parts) await(ok func() bool) error {
 				return errPartsGone
 			}
 		}
-		if n := st.sent.Load(); n != last {
+		if n := st.sent.Load(); n-last >= partsStep {
 			last, since = n, time.Now()
 		}
 		switch {

@@ -199,6 +199,82 @@ func TestSnapshotHoldsNobodyUp(t *testing.T) {
 	}
 }
 
+// What is kept for a snapshot is bounded: when too much is changed, reads from it fail.
+func TestSnapshotIsGivenUp(t *testing.T) {
+	t.Parallel()
+	for name, write := range map[string]func(e *Engine, i int) error{
+		"by small changes": func(e *Engine, i int) error { // what rows were takes more than what they are
+			v, err := e.Begin(true)
+			if err != nil {
+				return err
+			}
+			defer v.Close()
+			var b engine.Batch
+			for j := range 100 {
+				b.Put(fmt.Appendf(nil, "%csmall%d", i%7, i*100+j), nil)
+			}
+			_, err = v.Commit(&b)
+			return err
+		},
+		"by large rows": func(e *Engine, i int) error { return bulk(e, i%100, 64, 'b') },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := opened(t, func(o *Options) { o.Memory = 8 << 20 })
+			const rows = 400
+			if err := bulk(e, 200, rows, 'a'); err != nil {
+				t.Fatal(err)
+			}
+			old, err := e.Snapshot()
+			if err != nil {
+				t.Fatal(err)
+			}
+			it := old.Iter(nil, nil, false)
+			if !it.Next() {
+				t.Fatal("the snapshot is empty")
+			}
+			most := int64(0)
+			for i := range 2000 {
+				if err := write(e, i); err != nil {
+					t.Fatal(err)
+				}
+				if most = max(most, e.set.SavedBytes()); e.expired.Load() > 0 {
+					break
+				}
+			}
+			await(t, "the snapshot to be given up", func() bool { return e.expired.Load() > 0 })
+			if limit := savedLimit(e.rowLimit.Load()); most > 4*limit {
+				t.Errorf("%d bytes were kept for the snapshot, the limit is %d", most, limit)
+			}
+			if _, _, err := old.Get(bulkKey(200, 0), nil); !errors.Is(err, engine.ErrSnapshotLost) {
+				t.Errorf("a read from a snapshot that was given up: %v", err)
+			}
+			if it.Next() {
+				t.Error("a walk over a snapshot that was given up goes on")
+			}
+			if err := it.Close(); !errors.Is(err, engine.ErrSnapshotLost) {
+				t.Errorf("the end of that walk: %v", err)
+			}
+			if err := old.Close(); err != nil {
+				t.Error(err)
+			}
+			fresh, err := e.Snapshot()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if value, found, err := fresh.Get(bulkKey(200, 0), nil); !found || err != nil || value[0] != 'a' {
+				t.Errorf("a read from a new snapshot: found %v, %v", found, err)
+			}
+			if err := errors.Join(fresh.Close(), e.Close()); err != nil {
+				t.Error(err)
+			}
+			if n := e.set.SavedBytes(); n != 0 {
+				t.Errorf("%d bytes are kept for no snapshot", n)
+			}
+		})
+	}
+}
+
 // Rows come back into memory by themselves while there is room, so that views
 // that may not wait can read everything; with less room some must go.
 func TestRefill(t *testing.T) {

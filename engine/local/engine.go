@@ -117,7 +117,8 @@ type Engine struct {
 	coldReads, quickReads, hits                atomic.Int64
 	rounds, roundNanos, roundRows, roundBytes  atomic.Int64
 	roundErrors, filled, fillNanos, evictNanos atomic.Int64
-	wanted                                     chan []byte // see keep.go
+	expired                                    atomic.Int64 // snapshots that were given up
+	wanted                                     chan []byte  // see keep.go
 	wantedAgain                                atomic.Int64
 	rowsMoved                                  atomic.Int64
 	compactAgain                               time.Time // of the keeper: when

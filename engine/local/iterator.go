@@ -17,10 +17,11 @@ type iterator struct {
 	open    bool
 	lo, hi  []byte
 	rows    resident.Range
-	freeze  func() uint64 // openWalker, made once
-	from    lsm.Reader    // the snapshot that is walked, or
-	own     walker        // the store at the time of the opening
-	store   *lsm.Iterator // nil while all rows are in memory
+	freeze  func() uint64     // openWalker, made once
+	from    lsm.Reader        // the snapshot that is walked, which is
+	snap    resident.Snapshot // one of the set's, too, or
+	own     walker            // the store at the time of the opening
+	store   *lsm.Iterator     // nil while all rows are in memory
 	reverse bool
 	hurried bool // it must not wait for the disk
 	hurries bool // it has entered a hurry, at a place, until it is closed
@@ -72,6 +73,9 @@ func (i *iterator) openStore(lo, hi []byte) {
 
 func (i *iterator) Next() bool {
 	found := i.next()
+	if i.err == nil && i.snap.Lost() {
+		i.err, i.valid, found = errLost, false, false
+	}
 	if !i.begun {
 		i.begun = true
 		i.noteGap(found)
@@ -244,7 +248,7 @@ func (i *iterator) Close() error {
 	}
 	i.store, i.own = nil, walker{}
 	err := i.err
-	if err != nil && !errors.Is(err, engine.ErrClosed) && !errors.Is(err, engine.ErrCold) {
+	if err != nil && !errors.Is(err, engine.ErrClosed) && !errors.Is(err, engine.ErrCold) && !errors.Is(err, engine.ErrSnapshotLost) {
 		err = storeError("reading the store", err)
 	}
 	if i.open {

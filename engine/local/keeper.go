@@ -57,16 +57,37 @@ func (e *Engine) keeperLoop() {
 func (e *Engine) evict() {
 	limit := e.rowLimit.Load()
 	start := time.Now()
+	for e.set.SavedBytes() > savedLimit(limit) && e.expire() {
+	}
 	if over := e.set.Bytes() - limit; over > 0 {
 		want := e.set.Bytes() - limit/100*evictTo
 		if e.set.Evict(want) < want {
-			kick(e.writeback) // the rest is dirty
+			kick(e.writeback) // the rest is dirty, or a snapshot needs it
+			if _, dirty := e.set.Dirty(); over > savedLimit(limit) && dirty < e.dirtyLimit.Load()/2 {
+				e.expire()
+			}
 		}
 	} else if e.set.Mapped() <= mostMapped(limit) {
 		return
 	}
 	e.compact(limit)
 	e.evictNanos.Add(time.Since(start).Nanoseconds())
+}
+
+// savedLimit is how much may be saved for open snapshots, and how far rows that a
+// snapshot needs may go beyond their limit.
+func savedLimit(rows int64) int64 { return max(rows/8, 4<<20) }
+
+// expire gives up the oldest snapshot: a client that reads a large value slowly must not
+// have the store keep all that others write meanwhile. It says whether there was one.
+func (e *Engine) expire() bool {
+	saved := e.set.SavedBytes()
+	if !e.set.Expire() {
+		return false
+	}
+	e.expired.Add(1)
+	e.log.Warn("a snapshot was given up: too much was changed while it was read", "dir", e.dir, "saved_bytes", saved)
+	return true
 }
 
 // mostMapped is what the rows may take from the system: a little above their limit.

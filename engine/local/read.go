@@ -218,13 +218,21 @@ func (s *snapshot) Get(key, dst []byte) ([]byte, bool, error) {
 	if isReserved(key) {
 		return dst, false, nil
 	}
+	at := len(dst)
 	dst, state := s.e.set.At(s.snap.ID, key, engine.Hash(key), dst)
+	found, err := state == resident.Found, error(nil)
 	if state == resident.Unknown {
 		s.e.coldReads.Add(1)
-		return s.e.store.get(s.store, key, dst)
+		dst, found, err = s.e.store.get(s.store, key, dst)
 	}
-	return dst, state == resident.Found, nil
+	if s.snap.Lost() {
+		return dst[:at], false, errLost
+	}
+	return dst, found, err
 }
+
+// errLost is what a read from an expired snapshot gets.
+var errLost = fmt.Errorf("%w: too much was changed while it was read", engine.ErrSnapshotLost)
 
 func (s *snapshot) GetMany(keys [][]byte, visit func(i int, value []byte, found bool) error) error {
 	for i, key := range keys {
@@ -249,7 +257,7 @@ func (s *snapshot) Iter(lo, hi []byte, reverse bool) engine.Iterator {
 		return &iterator{}
 	}
 	it := s.e.iterator(lo, hi, reverse)
-	it.from = s.store
+	it.from, it.snap = s.store, s.snap
 	s.e.set.RangeAt(&it.rows, s.snap, it.lo, it.hi, reverse)
 	return it
 }

@@ -67,6 +67,8 @@ func (e *Engine) Stats() engine.Stats {
 	add("cold_reads_quick", e.quickReads.Load())
 	add("rows_evicted", f.Evicted)
 	add("evict_nanos", e.evictNanos.Load())
+	add("snapshot_saved_bytes", e.set.SavedBytes())
+	add("snapshots_expired", e.expired.Load())
 	add("rows_moved", e.rowsMoved.Load())
 	add("rows_filled", e.filled.Load())
 	add("fill_nanos", e.fillNanos.Load())

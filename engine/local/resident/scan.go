@@ -133,7 +133,7 @@ func (r *Range) openOne(open func() uint64) {
 	defer p.mu.RUnlock()
 	// What is read from the store must fit to what is here: see Snapshot.
 	if r.fill(p); r.Store {
-		r.hold(r.s.frozen.register(open))
+		r.hold(r.s.frozen.register(open, nil))
 		r.origin, r.arrivals = p, p.arrivals
 	}
 }

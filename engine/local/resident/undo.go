@@ -17,6 +17,10 @@ import (
 // A snapshot also looks at the store as it was when it was opened. So what was
 // dirty then must stay resident until it is closed, even when the store has it
 // by now: see evictable.
+//
+// What is saved is bounded: a snapshot can be expired while somebody reads from it
+// (Expire). Whoever reads from a snapshot asks Lost afterwards, and gives up what it
+// has read if the answer is yes.
 
 // version is what a row was.
 type version struct {
@@ -34,31 +38,43 @@ type frozen struct {
 	newest atomic.Uint64
 	first  atomic.Uint64 // the oldest open id; 0 if none
 	base   atomic.Uint64 // the least base of the open ones
+	bytes  atomic.Int64  // what is saved takes about that much
 }
 
 type trace struct {
-	p   *part
-	key string
-	tag uint64
+	p    *part
+	key  string
+	tag  uint64
+	size int // of the version, about
 }
+
+// versionSize is about what a version takes besides its value and two copies of the
+// key: entries of a map and of the trail, with the room that both grow by.
+const versionSize = 256
 
 // Snapshot is the registration of one. Base is the newest commit up to which
 // everything is in the store that it looks at.
-type Snapshot struct{ ID, Base uint64 }
+type Snapshot struct {
+	ID, Base uint64
+	lost     *atomic.Bool // nil for one that cannot be expired
+}
+
+// Lost says that the snapshot was expired: what was read from it last may be wrong.
+func (s Snapshot) Lost() bool { return s.lost != nil && s.lost.Load() }
 
 // Freeze opens a snapshot of all rows. open is called at its moment, to open one
 // of the store, and returns its base.
 func (s *Set) Freeze(open func() (base uint64)) Snapshot {
 	s.gate.Lock()
 	defer s.gate.Unlock()
-	return s.frozen.register(open)
+	return s.frozen.register(open, new(atomic.Bool))
 }
 
-func (f *frozen) register(open func() uint64) Snapshot {
+func (f *frozen) register(open func() uint64, lost *atomic.Bool) Snapshot {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.last++
-	snap := Snapshot{ID: f.last}
+	snap := Snapshot{ID: f.last, lost: lost}
 	// Registered before the store is looked at: what is dirty now must not leave.
 	f.open = append(f.open, snap)
 	f.publish()
@@ -92,11 +108,35 @@ func (f *frozen) oldest() uint64 {
 	return math.MaxUint64
 }
 
+// SavedBytes is about how much memory is taken by what rows were, for open snapshots.
+func (s *Set) SavedBytes() int64 { return s.frozen.bytes.Load() }
+
+// Expire gives up the oldest snapshot that can be, and says whether there was one. The
+// caller is not inside of a commit.
+func (s *Set) Expire() bool {
+	f := &s.frozen
+	f.mu.Lock()
+	i := slices.IndexFunc(f.open, func(o Snapshot) bool { return o.lost != nil })
+	if i < 0 {
+		f.mu.Unlock()
+		return false
+	}
+	snap := f.open[i]
+	f.mu.Unlock()
+	snap.lost.Store(true) // before anything that it needs can go
+	s.Thaw(snap)
+	return true
+}
+
 // Thaw closes a snapshot and forgets what only it needed.
 func (s *Set) Thaw(snap Snapshot) {
 	f := &s.frozen
 	f.mu.Lock()
 	i := slices.IndexFunc(f.open, func(o Snapshot) bool { return o.ID == snap.ID })
+	if i < 0 { // it has expired
+		f.mu.Unlock()
+		return
+	}
 	f.open = slices.Delete(f.open, i, i+1)
 	f.publish()
 	oldest := min(f.oldest(), f.last+1) // one may be opened before we are done
@@ -104,7 +144,11 @@ func (s *Set) Thaw(snap Snapshot) {
 	for n < len(f.trail) && f.trail[n].tag < oldest {
 		n++
 	}
-	done := slices.Clone(f.trail[:n])
+	done, bytes := slices.Clone(f.trail[:n]), 0
+	for _, t := range done {
+		bytes += t.size
+	}
+	f.bytes.Add(-int64(bytes))
 	if f.trail = slices.Delete(f.trail, 0, n); len(f.trail) == 0 {
 		f.trail = nil
 	}
@@ -175,7 +219,9 @@ func (s *Set) save(p *part, r row, key []byte) {
 		if v.state == Unknown {
 			p.cold++
 		}
-		f.trail = append(f.trail, trace{p, string(key), v.tag})
+		size := versionSize + 2*len(key) + len(v.value)
+		f.bytes.Add(int64(size))
+		f.trail = append(f.trail, trace{p, string(key), v.tag, size})
 	}
 }
 
