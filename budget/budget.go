@@ -14,13 +14,13 @@ type Budget struct {
 // Used is how many bytes are taken for clients and their commands.
 func (b *Budget) Used() int64 { return b.Clients.Used() + b.Work.Used() }
 
-// WorkLimit is the limit of Work for a maxmemory: an eighth, but enough to work with
-// under a small one. No maxmemory is no limit.
+// WorkLimit is the limit of Work for a maxmemory: three sixteenths, but enough to work
+// with under a small one. No maxmemory is no limit.
 func WorkLimit(maxmemory int64) int64 {
 	if maxmemory <= 0 {
 		return 0
 	}
-	return max(maxmemory/8, leastWork)
+	return max(maxmemory/16*3, leastWork)
 }
 
 // leastWork is enough for collections of a hundred thousand elements.

@@ -76,7 +76,7 @@ func (e *Engine) evict() {
 
 // savedLimit is how much may be saved for open snapshots, and how far rows that a
 // snapshot needs may go beyond their limit.
-func savedLimit(rows int64) int64 { return max(rows/8, 4<<20) }
+func savedLimit(rows int64) int64 { return max(rows/16, 4<<20) }
 
 // expire gives up the oldest snapshot: a client that reads a large value slowly must not
 // have the store keep all that others write meanwhile. It says whether there was one.
