@@ -39,13 +39,31 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
+	lsm "github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 // errFrozen is what Pebble's background work gets from a frozen disk.
 var errFrozen = errors.New("the store has failed and its files are left alone")
+
+// noSpace is what a compaction gets that finds no space, or whose pause was ended. Pebble
+// takes it for canceled, and chooses again among all tables. After another error it would
+// leave the keys alone for half a minute, and move tables about in L0 instead.
+type noSpace struct{ error }
+
+func (n noSpace) Unwrap() error        { return n.error }
+func (n noSpace) Is(target error) bool { return target == lsm.ErrCancelledCompaction }
+
+// canceled is an error of a compaction as Pebble is to see it.
+func canceled(err error) error {
+	if isFull(err) {
+		return noSpace{err}
+	}
+	return err
+}
 
 type fileKind int
 
@@ -141,8 +159,9 @@ func (d *diskFS) tableFailed(err error) {
 	d.tableErr.Store(&err)
 }
 
-// awaitRetry pauses before another try to write a table.
-func (d *diskFS) awaitRetry() {
+// awaitRetry pauses before another try to write a table. It says false if the pause was
+// ended: what waits was chosen before things changed, and is to be chosen anew.
+func (d *diskFS) awaitRetry() bool {
 	d.mu.Lock()
 	pause, paced, retry := d.pause, d.paced, d.retry
 	d.paced = true
@@ -151,9 +170,11 @@ func (d *diskFS) awaitRetry() {
 		select {
 		case <-time.After(pause):
 		case <-retry:
+			return false
 		case <-d.closing:
 		}
 	}
+	return true
 }
 
 // retryNow ends a pause: what failed may work now.
@@ -205,8 +226,8 @@ func (d *diskFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, 
 	}
 	kind := kindOf(d.PathBase(name))
 	compaction := kind == tableFile && category == "pebble-compaction"
-	if kind == tableFile {
-		d.awaitRetry()
+	if kind == tableFile && !d.awaitRetry() {
+		return nil, noSpace{syscall.ENOSPC}
 	}
 	if d.frozen() {
 		if compaction {
@@ -221,7 +242,7 @@ func (d *diskFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, 
 		f, err := d.FS.Create(name, category)
 		if err != nil {
 			d.tableFailed(err)
-			return nil, err
+			return nil, canceled(err)
 		}
 		return &table{File: f, d: d}, nil
 	}
@@ -376,6 +397,7 @@ func (f *table) Write(p []byte) (int, error) {
 	if err != nil {
 		f.torn = true
 		f.d.tableFailed(err)
+		err = canceled(err)
 	}
 	return n, err
 }

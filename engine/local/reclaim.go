@@ -4,15 +4,15 @@ import (
 	"bytes"
 	"context"
 	"sync"
+	"time"
 
 	lsm "github.com/cockroachdb/pebble/v2"
 )
 
 // Space for deleted rows. A tombstone frees nothing until it is merged with the row, and
-// Pebble does that when it sees fit: after a compaction that found no space it leaves
-// the keys alone for half a minute, and then waits for more tables. So while the disk is
-// full the keys that rounds have deleted are compacted at once, the range of one table
-// of the last level after the other: what a step writes is what is left of a few tables.
+// Pebble does that when it sees fit. So while the disk is full the keys that rounds have
+// deleted are compacted at once, the range of one table of the last level after the other:
+// what a step writes is what is left of a few tables.
 
 // deleted is the range of the keys that were deleted while the disk was full.
 type deleted struct {
@@ -43,11 +43,13 @@ func (d *deleted) take() (lo, hi []byte, any bool) {
 	return lo, hi, any
 }
 
+// reclaimPause is the time after a try that did not do it.
+const reclaimPause = 2 * time.Second
+
 // reclaimFrom has the space of keys reclaimed that a round has deleted.
 func (e *Engine) reclaimFrom(gone *deleted) {
 	if lo, hi, any := gone.take(); any {
 		e.deleted.add(lo, hi)
-		e.disk.retryNow()
 		kick(e.reclaim)
 	}
 }
@@ -69,21 +71,35 @@ func (e *Engine) reclaimLoop() {
 			return
 		case <-e.reclaim:
 		}
+		if e.full.Load() == nil {
+			continue // the range is kept for when it is full again
+		}
 		lo, hi, any := e.deleted.take()
-		if !any || e.full.Load() == nil {
+		if !any {
 			continue
 		}
-		if err := e.store.compact(ctx, lo, hi, func() bool { return e.full.Load() != nil }); err != nil {
-			e.deleted.add(lo, hi) // look tries again; the disk's pauses space the tries
+		e.disk.retryNow() // a compaction that waits has the only place, and not these tombstones
+		done, err := e.store.compact(ctx, lo, hi, func() bool { return e.full.Load() != nil })
+		if done && err == nil {
+			continue
+		}
+		e.deleted.add(lo, hi) // look has it tried again
+		select {
+		case <-e.stop:
+			return
+		case <-time.After(reclaimPause):
 		}
 	}
 }
 
-// compact merges the rows of a range with their tombstones, in steps, while goOn.
-func (s *store) compact(ctx context.Context, lo, hi []byte, goOn func() bool) error {
+// compact merges the rows of a range with their tombstones, in steps, while goOn. done
+// says whether it came to the end, and anything was compacted: Pebble drops what is asked
+// for while it is busy with the same tables, without an error.
+func (s *store) compact(ctx context.Context, lo, hi []byte, goOn func() bool) (done bool, err error) {
+	before := s.compacted()
 	levels, err := s.db.SSTables()
 	if err != nil {
-		return storeError("listing the tables", err)
+		return false, storeError("listing the tables", err)
 	}
 	var last []lsm.SSTableInfo
 	for _, tables := range levels {
@@ -93,15 +109,24 @@ func (s *store) compact(ctx context.Context, lo, hi []byte, goOn func() bool) er
 	}
 	for _, t := range last {
 		start, end := t.Smallest.UserKey, t.Largest.UserKey
-		if bytes.Compare(start, hi) > 0 || bytes.Compare(end, lo) < 0 || !goOn() {
+		if !goOn() {
+			return false, nil
+		}
+		if bytes.Compare(start, hi) > 0 || bytes.Compare(end, lo) < 0 {
 			continue
 		}
 		if bytes.Equal(start, end) {
 			end = append(bytes.Clone(end), 0)
 		}
 		if err := s.db.Compact(ctx, start, end, false); err != nil {
-			return storeError("compacting the store", err)
+			return false, storeError("compacting the store", err)
 		}
 	}
-	return nil
+	return s.compacted() > before, nil
+}
+
+// compacted is how many compactions have succeeded.
+func (s *store) compacted() int64 {
+	m := s.db.Metrics()
+	return m.Compact.Count - m.Compact.FailedCount
 }

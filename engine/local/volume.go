@@ -180,7 +180,6 @@ func (e *Engine) look(now time.Time) {
 			e.log.Info("there is space on the disk again, writes go on", "dir", e.dir)
 		}
 		e.disk.retryNow()
-		e.deleted.take() // Pebble has time for them
 		if p := e.roundErr.Load(); p != nil && isFull(*p) {
 			e.roundErr.CompareAndSwap(p, nil) // the next round finds space
 		}
