@@ -66,13 +66,33 @@ func AppendDump(tx *keyspace.Tx, buf, key []byte, m keyspace.Meta) []byte {
 	}
 	e := encoders.Get().(*rdb.Encoder)
 	e.Reset(buf)
-	size := cap(buf)
-	held := func() bool { // the payload is held as a whole, and once more while it grows
-		if n := cap(e.Buf); n > size {
-			grown := int64(n - size)
-			size = n
-			return tx.Take(grown + grown/4)
+	size, charged := cap(buf), 0
+	charge := func(n int) bool {
+		more := n - charged
+		if more <= 0 {
+			return true
 		}
+		charged = n
+		return tx.Take(int64(more))
+	}
+	// The payload is held as a whole, and once more while it grows: it is made to grow
+	// here, after that was asked for.
+	held := func() bool {
+		if n := cap(e.Buf); n > size {
+			old := size
+			if size = n; !charge(n + old) {
+				return false
+			}
+		}
+		if size < largeDump || size-len(e.Buf) > size/16 {
+			return true
+		}
+		next := size + size/4
+		if !charge(next + size) {
+			return false
+		}
+		e.Buf = slices.Grow(e.Buf, next-len(e.Buf))
+		size = cap(e.Buf)
 		return true
 	}
 	defer func() {
@@ -99,6 +119,9 @@ func AppendDump(tx *keyspace.Tx, buf, key []byte, m keyspace.Meta) []byte {
 	}
 	return e.End()
 }
+
+// largeDump is from how many bytes on the memory of a payload is asked for before it grows.
+const largeDump = 1 << 20
 
 // dumpWork is about how many bytes of work a value is.
 func dumpWork(m keyspace.Meta) int64 {

@@ -216,7 +216,7 @@ func TestSnapshotIsGivenUp(t *testing.T) {
 			_, err = v.Commit(&b)
 			return err
 		},
-		"by large rows": func(e *Engine, i int) error { return bulk(e, i%100, 64, 'b') },
+		"by large rows": func(e *Engine, i int) error { return bulk(e, i%190, 64, 'b') },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -243,7 +243,7 @@ func TestSnapshotIsGivenUp(t *testing.T) {
 				}
 			}
 			await(t, "the snapshot to be given up", func() bool { return e.expired.Load() > 0 })
-			if limit := savedLimit(e.rowLimit.Load()); most > 4*limit {
+			if limit := e.savedLimit.Load(); most > 4*limit {
 				t.Errorf("%d bytes were kept for the snapshot, the limit is %d", most, limit)
 			}
 			if _, _, err := old.Get(bulkKey(200, 0), nil); !errors.Is(err, engine.ErrSnapshotLost) {

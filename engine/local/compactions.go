@@ -1,6 +1,7 @@
 package local
 
 import (
+	"runtime"
 	"sync"
 	"time"
 
@@ -81,11 +82,25 @@ func (c *compactions) Unregister() {
 func (c *compactions) TrySchedule() (bool, lsm.CompactionGrantHandle) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.released || c.closed || c.running >= c.db.GetAllowedWithoutPermission() {
+	if !c.released || c.closed || c.running >= c.allowed() {
 		return false, nil
 	}
 	c.running++
 	return true, c
+}
+
+// concurrentCompactions is how many compactions may run that were asked for.
+var concurrentCompactions = max(1, runtime.GOMAXPROCS(0)/2)
+
+// concurrency is what Pebble is told: one more at most than may run. Pebble does not ask
+// for compactions that only drop whole tables, which cost nothing, but begins none when
+// the number of all has come to the most. While compactions are always under way, notes
+// of what is to be dropped would pile up in memory.
+func concurrency() (int, int) { return 1, concurrentCompactions + 1 }
+
+// allowed is how many compactions may run now.
+func (c *compactions) allowed() int {
+	return min(c.db.GetAllowedWithoutPermission(), concurrentCompactions)
 }
 
 // UpdateGetAllowedWithoutPermission implements lsm.CompactionScheduler.
@@ -98,7 +113,7 @@ func (c *compactions) grant() {
 	for c.granting && !c.closed {
 		c.granted.Wait()
 	}
-	for c.released && !c.closed && c.running < c.db.GetAllowedWithoutPermission() {
+	for c.released && !c.closed && c.running < c.allowed() {
 		c.granting = true
 		c.running++
 		c.mu.Unlock()

@@ -77,6 +77,7 @@ type Engine struct {
 
 	memory               memory
 	rowLimit, dirtyLimit atomic.Int64 // see limitRows
+	savedLimit           atomic.Int64 // see expire
 	journalBytes         int64
 
 	closed  atomic.Bool
@@ -363,6 +364,7 @@ func (e *Engine) SetMemory(memory int64) {
 	e.memory.mu.Lock()
 	defer e.memory.mu.Unlock()
 	e.memory.budget = divide(memory)
+	e.savedLimit.Store(e.memory.budget.saved)
 	e.limitRows()
 	if e.set != nil {
 		e.set.LimitNames(e.memory.budget.names)

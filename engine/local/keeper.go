@@ -57,13 +57,13 @@ func (e *Engine) keeperLoop() {
 func (e *Engine) evict() {
 	limit := e.rowLimit.Load()
 	start := time.Now()
-	for e.set.SavedBytes() > savedLimit(limit) && e.expire() {
+	for e.set.SavedBytes() > e.savedLimit.Load() && e.expire() {
 	}
 	if over := e.set.Bytes() - limit; over > 0 {
 		want := e.set.Bytes() - limit/100*evictTo
 		if e.set.Evict(want) < want {
 			kick(e.writeback) // the rest is dirty, or a snapshot needs it
-			if _, dirty := e.set.Dirty(); over > savedLimit(limit) && dirty < e.dirtyLimit.Load()/2 {
+			if _, dirty := e.set.Dirty(); over > e.savedLimit.Load() && dirty < e.dirtyLimit.Load()/2 {
 				e.expire()
 			}
 		}
@@ -73,10 +73,6 @@ func (e *Engine) evict() {
 	e.compact(limit)
 	e.evictNanos.Add(time.Since(start).Nanoseconds())
 }
-
-// savedLimit is how much may be saved for open snapshots, and how far rows that a
-// snapshot needs may go beyond their limit.
-func savedLimit(rows int64) int64 { return max(rows/16, 4<<20) }
 
 // expire gives up the oldest snapshot: a client that reads a large value slowly must not
 // have the store keep all that others write meanwhile. It says whether there was one.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"runtime"
 	"strconv"
 	"sync/atomic"
 
@@ -97,7 +96,7 @@ func openStore(fs *diskFS, dir, rounds string, cache int64, log *slog.Logger, fa
 		L0CompactionThreshold:      4,
 		L0StopWritesThreshold:      1000,
 		MaxOpenFiles:               1000,
-		CompactionConcurrencyRange: func() (int, int) { return 1, max(1, runtime.GOMAXPROCS(0)/2) },
+		CompactionConcurrencyRange: concurrency,
 		EventListener:              s.listener(),
 	}
 	o.Experimental.CompactionScheduler = s.compactions

@@ -2,6 +2,7 @@ package hostile
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -216,13 +217,17 @@ func exchange(conn net.Conn, r *bufio.Reader, b []byte, n int) error {
 			if time.Now().After(end) {
 				return fmt.Errorf("no reply within %s", exchangeLimit)
 			}
-			return fmt.Errorf("the connection was closed")
+			return errClosed
 		} else if what != "OK" && first == nil {
 			first = fmt.Errorf("a command got %s", what)
 		}
 	}
 	return first
 }
+
+// errClosed: a reply broke off. A server short of memory may give up a reply of tens of
+// megabytes whose rows are changed faster than its client reads it.
+var errClosed = errors.New("the connection was closed")
 
 // exchangeLimit is how long replies may take: some are tens of megabytes of rows on disk.
 const exchangeLimit = 5 * time.Minute
@@ -231,9 +236,10 @@ const exchangeLimit = 5 * time.Minute
 // others 16.
 const mixers = 32
 
-// run runs the load until the end. It returns how many commands were answered.
-func (m *mix) run(s *site, seed uint64, end time.Time, mayEnd func() bool) int64 {
-	var count atomic.Int64
+// run runs the load until the end. It returns how many commands were answered, and how
+// many replies broke off, which must be few.
+func (m *mix) run(s *site, seed uint64, end time.Time, mayEnd func() bool) (answered, broken int64) {
+	var count, closed atomic.Int64
 	var all sync.WaitGroup
 	for i := range mixers {
 		conn, err := s.dial()
@@ -248,7 +254,15 @@ func (m *mix) run(s *site, seed uint64, end time.Time, mayEnd func() bool) int64
 				for range n {
 					b = m.next(rng, b)
 				}
-				if err := exchange(conn, r, b, n); err != nil {
+				err := exchange(conn, r, b, n)
+				if errors.Is(err, errClosed) && !mayEnd() {
+					closed.Add(1)
+					if conn, err = s.dial(); err == nil {
+						r = reader(conn)
+						continue
+					}
+				}
+				if err != nil {
 					if !mayEnd() {
 						s.Errorf("mixed load: %v", err)
 					}
@@ -259,7 +273,10 @@ func (m *mix) run(s *site, seed uint64, end time.Time, mayEnd func() bool) int64
 		})
 	}
 	all.Wait()
-	return count.Load()
+	if answered, broken = count.Load(), closed.Load(); broken > 2+answered/1000 {
+		s.Errorf("mixed load: %d replies broke off of %d", broken, answered)
+	}
+	return answered, broken
 }
 
 // mixedFor is a mixed load on four times as much data as there is memory.
@@ -270,8 +287,8 @@ func mixedFor(full, short time.Duration) func(s *site) string {
 		m := newMix(s.memory)
 		m.fill(s, mixers)
 		begin := time.Now()
-		count := m.run(s, seed, begin.Add(pickTime(full, short)), func() bool { return false })
-		return fmt.Sprintf("%d keys, %.0f commands a second", m.keys, float64(count)/time.Since(begin).Seconds())
+		count, broken := m.run(s, seed, begin.Add(pickTime(full, short)), func() bool { return false })
+		return fmt.Sprintf("%d keys, %.0f commands a second, %d replies broke off", m.keys, float64(count)/time.Since(begin).Seconds(), broken)
 	}
 }
 

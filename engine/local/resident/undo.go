@@ -163,7 +163,9 @@ func (s *Set) Thaw(snap Snapshot) {
 			vs = vs[1:]
 		}
 		if len(vs) == 0 {
-			delete(t.p.undo, t.key)
+			if delete(t.p.undo, t.key); len(t.p.undo) == 0 {
+				t.p.undo = nil // a map never gives its memory back
+			}
 		} else {
 			t.p.undo[t.key] = vs
 		}
