@@ -132,17 +132,21 @@ func argsSize(args [][]byte) int {
 	return n
 }
 
-// leastClients is the least that a percentage of a small maxmemory means: the client
-// that is to raise it again must find a place.
-const leastClients = 1 << 20
+// The default share of maxmemory, in percent, means leastClients bytes at least: under a
+// small maxmemory commands of a few megabytes must find a place, and the client that is to
+// raise it again. Other percentages are taken as they are.
+const (
+	defaultShare = 25
+	leastClients = 16 << 20
+)
 
 // limitClientMemory applies maxmemory-clients.
 func (srv *Server) limitClientMemory() {
 	srv.settingsMu.Lock()
 	n := srv.cfg.Int("maxmemory-clients")
 	if n < 0 {
-		all := srv.cfg.Int("maxmemory")
-		if n = all/100*-n + all%100*-n/100; all > 0 {
+		all, share := srv.cfg.Int("maxmemory"), -n
+		if n = all/100*share + all%100*share/100; all > 0 && share == defaultShare {
 			n = max(n, leastClients)
 		}
 	}
