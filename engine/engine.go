@@ -58,9 +58,9 @@ var (
 	ErrFormat = errors.New("store has a foreign format")
 	// ErrUnavailable: the store did not answer in time. Nothing was written.
 	ErrUnavailable = errors.New("store cannot be reached")
-	// ErrSnapshotLost: the engine has given a snapshot up, since what it needs to keep for
-	// it has become too much. The read may be made again on a new one.
-	ErrSnapshotLost = errors.New("snapshot was given up")
+	// ErrSnapshotLost: the engine has revoked a snapshot, since what it must keep for it
+	// has become too much. The read may be made again on a new one.
+	ErrSnapshotLost = errors.New("snapshot was revoked")
 	// ErrClosed: the engine was closed.
 	ErrClosed = errors.New("store is closed")
 )
@@ -216,8 +216,8 @@ type Engine interface {
 	// Begin opens a view on the present state. If wait is false the view never
 	// waits for a disk: reads that would have to answer ErrCold.
 	Begin(wait bool) (View, error)
-	// Snapshot freezes the present state. An engine may give it up when it needs too much
-	// for it: reads then fail with ErrSnapshotLost.
+	// Snapshot freezes the present state. An engine may revoke it when it must keep too
+	// much for it: reads then fail with ErrSnapshotLost.
 	Snapshot() (Snapshot, error)
 	// Counter returns the sum of all committed Batch.Add calls on key.
 	Counter(key []byte) (int64, error)

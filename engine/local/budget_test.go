@@ -200,7 +200,7 @@ func TestSnapshotHoldsNobodyUp(t *testing.T) {
 }
 
 // What is kept for a snapshot is bounded: when too much is changed, reads from it fail.
-func TestSnapshotIsGivenUp(t *testing.T) {
+func TestSnapshotIsRevoked(t *testing.T) {
 	t.Parallel()
 	for name, write := range map[string]func(e *Engine, i int) error{
 		"by small changes": func(e *Engine, i int) error { // what rows were takes more than what they are
@@ -238,19 +238,19 @@ func TestSnapshotIsGivenUp(t *testing.T) {
 				if err := write(e, i); err != nil {
 					t.Fatal(err)
 				}
-				if most = max(most, e.set.SavedBytes()); e.expired.Load() > 0 {
+				if most = max(most, e.set.UndoBytes()); e.revoked.Load() > 0 {
 					break
 				}
 			}
-			await(t, "the snapshot to be given up", func() bool { return e.expired.Load() > 0 })
-			if limit := e.savedLimit.Load(); most > 4*limit {
+			await(t, "the snapshot to be revoked", func() bool { return e.revoked.Load() > 0 })
+			if limit := e.undoLimit.Load(); most > 4*limit {
 				t.Errorf("%d bytes were kept for the snapshot, the limit is %d", most, limit)
 			}
 			if _, _, err := old.Get(bulkKey(200, 0), nil); !errors.Is(err, engine.ErrSnapshotLost) {
-				t.Errorf("a read from a snapshot that was given up: %v", err)
+				t.Errorf("a read from a snapshot that was revoked: %v", err)
 			}
 			if it.Next() {
-				t.Error("a walk over a snapshot that was given up goes on")
+				t.Error("a walk over a snapshot that was revoked goes on")
 			}
 			if err := it.Close(); !errors.Is(err, engine.ErrSnapshotLost) {
 				t.Errorf("the end of that walk: %v", err)
@@ -268,7 +268,7 @@ func TestSnapshotIsGivenUp(t *testing.T) {
 			if err := errors.Join(fresh.Close(), e.Close()); err != nil {
 				t.Error(err)
 			}
-			if n := e.set.SavedBytes(); n != 0 {
+			if n := e.set.UndoBytes(); n != 0 {
 				t.Errorf("%d bytes are kept for no snapshot", n)
 			}
 		})

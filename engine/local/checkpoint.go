@@ -3,6 +3,8 @@ package local
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -12,11 +14,12 @@ import (
 // system has them. The file REDOUBT comes last: a copy that was cut short is not
 // taken for a store.
 func (e *Engine) Checkpoint(dir string) error {
+	return e.unlessStuck(func(wanted func() bool) error { return e.writeCheckpoint(dir, wanted) })
+}
+
+func (e *Engine) writeCheckpoint(dir string, wanted func() bool) error {
 	if err := e.usable(); err != nil {
 		return err
-	}
-	if err := e.Full(); err != nil && e.disk.waiting.Load() > 0 {
-		return err // the round under way waits for space
 	}
 	if err := e.Round(); err != nil { // else the copy's journal would be long
 		return err
@@ -28,13 +31,35 @@ func (e *Engine) Checkpoint(dir string) error {
 	}
 	fs := e.fs
 	dir = fs.PathJoin(dir)
-	if err := e.copyTo(dir); err != nil {
+	if err := e.copyTo(dir, wanted); err != nil {
 		return fmt.Errorf("writing a checkpoint to %s: %w", dir, err)
 	}
 	return syncDir(fs, fs.PathDir(dir))
 }
 
-func (e *Engine) copyTo(dir string) (err error) {
+// unlessStuck calls f and returns what it does, unless a round or a compaction waits for
+// space meanwhile (volume.go): who asked for f is told so, and f, which may wait as long
+// as they do, goes on by itself. It asks wanted when it has done its work: whether
+// somebody will still have it.
+func (e *Engine) unlessStuck(f func(wanted func() bool) error) error {
+	var decided atomic.Bool
+	done := make(chan error, 1)
+	go func() { done <- f(func() bool { return decided.CompareAndSwap(false, true) }) }()
+	ticker := time.NewTicker(metaPause)
+	defer ticker.Stop()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-ticker.C:
+		}
+		if full := e.Full(); full != nil && e.disk.waiting.Load() > 0 && decided.CompareAndSwap(false, true) {
+			return full
+		}
+	}
+}
+
+func (e *Engine) copyTo(dir string, wanted func() bool) (err error) {
 	fs := e.fs
 	if _, err := fs.Stat(dir); err == nil {
 		return errors.New("it exists")
@@ -60,6 +85,9 @@ func (e *Engine) copyTo(dir string) (err error) {
 	// not part of the copy.
 	if _, err := e.journal.LinkTo(fs.PathJoin(dir, journalDir), e.checkpoint.Load()); err != nil {
 		return err
+	}
+	if !wanted() {
+		return errors.New("who asked for it was told that the disk is full")
 	}
 	return writeFormat(fs, dir, true)
 }

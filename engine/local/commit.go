@@ -88,7 +88,7 @@ func (e *Engine) afterCommit() {
 	if _, dirty := e.set.Dirty(); dirty > e.dirtyLimit.Load()/2 || e.journalSince() > e.journalBytes {
 		kick(e.writeback)
 	}
-	if e.set.Bytes() > e.rowLimit.Load() || e.set.SavedBytes() > e.savedLimit.Load() {
+	if e.set.Bytes() > e.rowLimit.Load() || e.set.UndoBytes() > e.undoLimit.Load() {
 		kick(e.keeper)
 	}
 }

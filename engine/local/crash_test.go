@@ -86,7 +86,7 @@ func (v *voyage) step(e *Engine) error {
 	}
 	switch rng.IntN(14) {
 	case 0:
-		return e.Round()
+		return e.unlessStuck(func(func() bool) error { return e.Round() })
 	case 1:
 		e.set.Evict(1 << 40)
 	case 2:

@@ -192,31 +192,26 @@ func (d *diskFS) retryNow() {
 // change makes a change of a file that is not a table. For want of space it waits. If
 // the change fails for another reason, or Close comes, the disk is frozen.
 func (d *diskFS) change(op, name string, change func() error) {
-	for {
-		err := change()
-		if err == nil {
-			return
-		}
+	err := change()
+	if err == nil {
+		return
+	}
+	d.waiting.Add(1)
+	defer d.waiting.Add(-1)
+	for ; err != nil; err = change() {
 		if !isFull(err) || d.opening.Load() { // Open must not wait
 			d.fail(op, name, err)
 			return
 		}
-		if !d.awaitSpace() {
+		select {
+		case <-time.After(metaPause):
+		case <-d.closing:
+			d.abandoned.Store(true)
+		}
+		if d.frozen() {
 			d.abandoned.Store(true)
 			return
 		}
-	}
-}
-
-// awaitSpace waits a little. It says false when the store is closed.
-func (d *diskFS) awaitSpace() bool {
-	d.waiting.Add(1)
-	defer d.waiting.Add(-1)
-	select {
-	case <-time.After(metaPause):
-		return !d.frozen()
-	case <-d.closing:
-		return false
 	}
 }
 

@@ -77,7 +77,7 @@ type Engine struct {
 
 	memory               memory
 	rowLimit, dirtyLimit atomic.Int64 // see limitRows
-	savedLimit           atomic.Int64 // see expire
+	undoLimit            atomic.Int64 // see revoke
 	journalBytes         int64
 
 	closed  atomic.Bool
@@ -118,8 +118,9 @@ type Engine struct {
 	coldReads, quickReads, hits                atomic.Int64
 	rounds, roundNanos, roundRows, roundBytes  atomic.Int64
 	roundErrors, filled, fillNanos, evictNanos atomic.Int64
-	expired                                    atomic.Int64 // snapshots that were given up
-	wanted                                     chan []byte  // see keep.go
+	revoked                                    atomic.Int64 // snapshots
+	revokeTold                                 seldom
+	wanted                                     chan []byte // see keep.go
 	wantedAgain                                atomic.Int64
 	rowsMoved                                  atomic.Int64
 	compactAgain                               time.Time // of the keeper: when
@@ -364,7 +365,7 @@ func (e *Engine) SetMemory(memory int64) {
 	e.memory.mu.Lock()
 	defer e.memory.mu.Unlock()
 	e.memory.budget = divide(memory)
-	e.savedLimit.Store(e.memory.budget.saved)
+	e.undoLimit.Store(e.memory.budget.undo)
 	e.limitRows()
 	if e.set != nil {
 		e.set.LimitNames(e.memory.budget.names)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"path"
 	"strings"
 	"sync"
 	"syscall"
@@ -121,6 +122,29 @@ func TestCompactionFails(t *testing.T) {
 	}
 	v.fs.heal()
 	v.heals(e)
+}
+
+// A checkpoint that would wait for space says so, also if it has begun, and leaves
+// nothing behind.
+func TestCheckpointOnFullDisk(t *testing.T) {
+	t.Parallel()
+	v := newVoyage(t, vfs.NewCrashableMem(), journal.No, enginetest.Seed(t))
+	e := v.open()
+	if err := v.drive(e, 30); err != nil {
+		t.Fatal(err)
+	}
+	v.fs.failOn(syscall.ENOSPC, "MANIFEST", "write")
+	for _, dir := range []string{"first", "second"} { // the round of the first waits
+		within(t, "Checkpoint", func() {
+			if err := e.Checkpoint(path.Join(copyDir, dir)); !errors.Is(err, engine.ErrReadOnly) || !errors.Is(err, syscall.ENOSPC) {
+				t.Errorf("Checkpoint = %v", err)
+			}
+		})
+	}
+	v.heals(e)
+	if names, err := v.fs.mem.List(copyDir); err != nil || len(names) > 0 {
+		t.Errorf("left behind: %q, %v", names, err)
+	}
 }
 
 // heals has the disk work again: so must the store, by itself.

@@ -57,14 +57,14 @@ func (e *Engine) keeperLoop() {
 func (e *Engine) evict() {
 	limit := e.rowLimit.Load()
 	start := time.Now()
-	for e.set.SavedBytes() > e.savedLimit.Load() && e.expire() {
+	for e.set.UndoBytes() > e.undoLimit.Load() && e.revoke() {
 	}
 	if over := e.set.Bytes() - limit; over > 0 {
 		want := e.set.Bytes() - limit/100*evictTo
 		if e.set.Evict(want) < want {
 			kick(e.writeback) // the rest is dirty, or a snapshot needs it
-			if _, dirty := e.set.Dirty(); over > e.savedLimit.Load() && dirty < e.dirtyLimit.Load()/2 {
-				e.expire()
+			if _, dirty := e.set.Dirty(); over > e.undoLimit.Load() && dirty < e.dirtyLimit.Load()/2 {
+				e.revoke()
 			}
 		}
 	} else if e.set.Mapped() <= mostMapped(limit) {
@@ -74,15 +74,18 @@ func (e *Engine) evict() {
 	e.evictNanos.Add(time.Since(start).Nanoseconds())
 }
 
-// expire gives up the oldest snapshot: a client that reads a large value slowly must not
-// have the store keep all that others write meanwhile. It says whether there was one.
-func (e *Engine) expire() bool {
-	saved := e.set.SavedBytes()
-	if !e.set.Expire() {
+// revoke ends the oldest snapshot, and says whether there was one: a client that reads a
+// large value slowly must not have the store keep all that others write meanwhile.
+func (e *Engine) revoke() bool {
+	undo := e.set.UndoBytes()
+	if !e.set.Revoke() {
 		return false
 	}
-	e.expired.Add(1)
-	e.log.Warn("a snapshot was given up: too much was changed while it was read", "dir", e.dir, "saved_bytes", saved)
+	e.revoked.Add(1)
+	if e.revokeTold.due() {
+		e.log.Warn("a snapshot was revoked: too much was changed while it was read; its client reads slowly, or maxmemory is small for what is read and written at once",
+			"dir", e.dir, "undo_bytes", undo, "limit", e.undoLimit.Load(), "revoked_so_far", e.revoked.Load())
+	}
 	return true
 }
 

@@ -216,7 +216,7 @@ func TestCheckpointHasAnEnd(t *testing.T) {
 	dir := filepath.Join(top, "copy")
 	durably(t, e, 30, 60)
 	e.round.Lock()
-	err := e.copyTo(dir) // without a round before
+	err := e.copyTo(dir, func() bool { return true }) // without a round before
 	e.round.Unlock()
 	must(t, errors.Join(err, e.Close()))
 	for name, n := range map[string]int{"empty": 30, "copy": 60} {

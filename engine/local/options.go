@@ -82,7 +82,7 @@ type budget struct {
 	dirty int64 // of it, rows that the store does not have
 	names int64 // of it, the most that the filter of the store's keys may take
 	kept  int64 // of it, rows that are kept; beyond that they are as others are
-	saved int64 // what rows were, for open snapshots; and how far rows that one needs may exceed their share
+	undo  int64 // versions of rows for open snapshots; and how far rows that a snapshot needs may exceed their share
 	cache int64 // Pebble's block cache
 }
 
@@ -96,7 +96,7 @@ func divide(memory int64) budget {
 	b.dirty = b.rows / 4
 	b.names = b.rows / 8
 	b.kept = b.rows / 4
-	b.saved = max(b.rows/8, 8<<20)
+	b.undo = max(b.rows/8, 8<<20)
 	return b
 }
 

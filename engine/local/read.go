@@ -231,7 +231,7 @@ func (s *snapshot) Get(key, dst []byte) ([]byte, bool, error) {
 	return dst, found, err
 }
 
-// errLost is what a read from an expired snapshot gets.
+// errLost is what a read from a revoked snapshot gets.
 var errLost = fmt.Errorf("%w: too much was changed while it was read", engine.ErrSnapshotLost)
 
 func (s *snapshot) GetMany(keys [][]byte, visit func(i int, value []byte, found bool) error) error {

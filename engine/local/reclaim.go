@@ -26,10 +26,10 @@ func (d *deleted) add(lo, hi []byte) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.any || bytes.Compare(lo, d.lo) < 0 {
-		d.lo = append([]byte(nil), lo...)
+		d.lo = append(d.lo[:0], lo...)
 	}
 	if !d.any || bytes.Compare(hi, d.hi) > 0 {
-		d.hi = append([]byte(nil), hi...)
+		d.hi = append(d.hi[:0], hi...)
 	}
 	d.any = true
 }

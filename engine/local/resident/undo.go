@@ -18,9 +18,9 @@ import (
 // dirty then must stay resident until it is closed, even when the store has it
 // by now: see evictable.
 //
-// What is saved is bounded: a snapshot can be expired while somebody reads from it
-// (Expire). Whoever reads from a snapshot asks Lost afterwards, and gives up what it
-// has read if the answer is yes.
+// What is saved is bounded: a snapshot can be revoked while somebody reads from it
+// (Revoke). A reader of a snapshot asks Lost after each read, and discards what it has
+// read if the answer is yes.
 
 // version is what a row was.
 type version struct {
@@ -56,10 +56,10 @@ const versionSize = 256
 // everything is in the store that it looks at.
 type Snapshot struct {
 	ID, Base uint64
-	lost     *atomic.Bool // nil for one that cannot be expired
+	lost     *atomic.Bool // nil for one that cannot be revoked
 }
 
-// Lost says that the snapshot was expired: what was read from it last may be wrong.
+// Lost says that the snapshot was revoked: what was read from it last may be wrong.
 func (s Snapshot) Lost() bool { return s.lost != nil && s.lost.Load() }
 
 // Freeze opens a snapshot of all rows. open is called at its moment, to open one
@@ -108,12 +108,12 @@ func (f *frozen) oldest() uint64 {
 	return math.MaxUint64
 }
 
-// SavedBytes is about how much memory is taken by what rows were, for open snapshots.
-func (s *Set) SavedBytes() int64 { return s.frozen.bytes.Load() }
+// UndoBytes is about how much memory the versions take that are saved for open snapshots.
+func (s *Set) UndoBytes() int64 { return s.frozen.bytes.Load() }
 
-// Expire gives up the oldest snapshot that can be, and says whether there was one. The
-// caller is not inside of a commit.
-func (s *Set) Expire() bool {
+// Revoke ends the oldest snapshot that can be revoked, and says whether there was one.
+// It must not be called inside of a commit.
+func (s *Set) Revoke() bool {
 	f := &s.frozen
 	f.mu.Lock()
 	i := slices.IndexFunc(f.open, func(o Snapshot) bool { return o.lost != nil })
@@ -133,7 +133,7 @@ func (s *Set) Thaw(snap Snapshot) {
 	f := &s.frozen
 	f.mu.Lock()
 	i := slices.IndexFunc(f.open, func(o Snapshot) bool { return o.ID == snap.ID })
-	if i < 0 { // it has expired
+	if i < 0 { // it was revoked
 		f.mu.Unlock()
 		return
 	}
