@@ -90,15 +90,23 @@ func (b *Batch) refuse(c *Call) {
 // meanwhile, not even that of the whole keyspace: it may take as long as its
 // client takes to read the reply.
 func (b *Batch) runFrozen(c *Call) engine.Ticket {
+	b.snapshots = maxSnapshots
 	for {
 		seen, done := b.tryFrozen(c)
-		if done || !b.awaitTurn(c) {
+		if done || c.Short && !b.awaitTurn(c) {
 			return seen
+		}
+		if c.Revoked {
+			b.snapshots--
 		}
 	}
 }
 
-// tryFrozen is runFrozen until the call has to wait for its turn.
+// maxSnapshots is how many snapshots a command is given: the engine may revoke one.
+const maxSnapshots = 4
+
+// tryFrozen is runFrozen until the call has to wait for its turn, or for another
+// snapshot.
 func (b *Batch) tryFrozen(c *Call) (seen engine.Ticket, done bool) {
 	// The latch comes first: the snapshot must be one of the databases as they
 	// are numbered now.
@@ -122,7 +130,7 @@ func (b *Batch) tryFrozen(c *Call) (seen engine.Ticket, done bool) {
 	seen = b.x.eng.Committed()
 	b.unlock()
 	c.Wait = seen // for the parts that go to Sink
-	if done = b.Run(c); !done && !c.Short {
+	if done = b.Run(c); !done && !c.Short && !c.Revoked {
 		b.refuse(c)
 		done = true
 	}

@@ -65,6 +65,9 @@ type Call struct {
 	// Short: Run said false because the command needs working memory that others hold.
 	// RunAlone runs it again when it is its turn.
 	Short bool
+	// Revoked: Run said false because the engine has revoked the snapshot. RunAlone runs
+	// it again on another.
+	Revoked bool
 	// Selected is the database that EXEC's commands left selected.
 	Selected int
 	// Streamed: a part of the reply went to Sink. If it then failed, the rest

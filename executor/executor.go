@@ -163,25 +163,26 @@ type Batch struct {
 	x      *Executor
 	worker bool // may wait and may take long
 
-	open    bool
-	alone   bool
-	frozen  bool // reads a snapshot
-	rows    engine.Batch
-	fx      keyspace.Effects
-	tx      keyspace.Tx
-	ctxs    [maxNested]command.Ctx // of a call, and of those that it runs
-	nested  int
-	next    int           // in the queue of EXEC
-	call    *Call         // under way
-	reads   engine.Ticket // what the nested calls of this one may have seen
-	held    []uint32
-	inner   []uint32      // scratch: the stripes of a nested command's keys
-	keys    []uint32      // scratch: the stripes of one command's keys
-	ticket  engine.Ticket // of the newest commit that Commit has not returned yet
-	told    engine.Ticket // what the messages of this batch may tell of, besides its own
-	replies []replies
-	served  []*Waiter        // have their reply from this batch
-	later   []keyspace.Ready // to be looked at by somebody who can wait
+	open      bool
+	alone     bool
+	frozen    bool // reads a snapshot
+	snapshots int  // that the call may still have, this one included
+	rows      engine.Batch
+	fx        keyspace.Effects
+	tx        keyspace.Tx
+	ctxs      [maxNested]command.Ctx // of a call, and of those that it runs
+	nested    int
+	next      int           // in the queue of EXEC
+	call      *Call         // under way
+	reads     engine.Ticket // what the nested calls of this one may have seen
+	held      []uint32
+	inner     []uint32      // scratch: the stripes of a nested command's keys
+	keys      []uint32      // scratch: the stripes of one command's keys
+	ticket    engine.Ticket // of the newest commit that Commit has not returned yet
+	told      engine.Ticket // what the messages of this batch may tell of, besides its own
+	replies   []replies
+	served    []*Waiter        // have their reply from this batch
+	later     []keyspace.Ready // to be looked at by somebody who can wait
 	// needy is the command that came without a latch last and needed it: such reads
 	// of large collections mostly come in numbers.
 	needy   *command.Command
@@ -281,7 +282,7 @@ func (b *Batch) unlock() {
 // false, and has done nothing, when the command is for a worker: the caller
 // commits the batch and then hands the call to Executor.RunAlone elsewhere.
 func (b *Batch) Run(c *Call) bool {
-	c.Failed, c.Blocked, c.Heavy, c.Whole, c.Streamed, c.Yielded, c.Short = false, false, false, false, false, false, false
+	c.Failed, c.Blocked, c.Heavy, c.Whole, c.Streamed, c.Yielded, c.Short, c.Revoked = false, false, false, false, false, false, false, false
 	b.guard, b.tx.Unrefused = c.Guard, false
 	if !b.worker {
 		c.Cold = false
@@ -359,6 +360,9 @@ func (b *Batch) Run(c *Call) bool {
 		case lacking:
 			c.Short = true
 			return false
+		case revoked:
+			c.Revoked = true
+			return false
 		case cold:
 			b.x.Stats.Cold.Add(1)
 			c.Cold = true
@@ -378,6 +382,7 @@ const (
 	unseen                   // and needs one state of all keys
 	yielded                  // it gave way
 	lacking                  // it needs memory that others hold
+	revoked                  // it needs another snapshot
 	cold                     // or needs rows from disk
 )
 
@@ -435,6 +440,8 @@ func (b *Batch) attempt(c *Call, write bool) verdict {
 			return yielded
 		case errors.Is(err, keyspace.ErrTurn):
 			return lacking
+		case b.revoked(err):
+			return revoked
 		case !b.worker && errors.Is(err, engine.ErrCold):
 			return cold
 		case waits:
@@ -480,7 +487,13 @@ func (b *Batch) prepare(c *Call, write bool) keyspace.TxMark {
 // again says that an execution ended because it must be run in another way.
 func (b *Batch) again(err error) bool {
 	return errors.Is(err, keyspace.ErrLatch) || errors.Is(err, keyspace.ErrHeavy) || errors.Is(err, keyspace.ErrWhole) ||
-		errors.Is(err, keyspace.ErrTurn) || !b.worker && errors.Is(err, engine.ErrCold)
+		errors.Is(err, keyspace.ErrTurn) || b.revoked(err) || !b.worker && errors.Is(err, engine.ErrCold)
+}
+
+// revoked says that the snapshot was revoked under an execution, and that it may have
+// another.
+func (b *Batch) revoked(err error) bool {
+	return b.frozen && b.snapshots > 1 && errors.Is(err, engine.ErrSnapshotLost)
 }
 
 // heavyArgs is how many arguments a command may have to be run on a loop.

@@ -263,6 +263,55 @@ func TestOneState(t *testing.T) {
 	f.free()
 }
 
+// A command whose snapshot is revoked gets another, some times, unless a part of its
+// reply is on its way.
+func TestRevokedSnapshot(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		revoked, runs int
+		streams       bool
+		want          string
+	}{
+		{1, 2, false, "done"},
+		{maxSnapshots - 1, maxSnapshots, false, "done"},
+		{maxSnapshots, maxSnapshots, false, "TRYAGAIN"},
+		{1, 1, true, "part"},
+	} {
+		f := newFixture(t)
+		snapshots, runs := 0, 0
+		f.eng.onSnapshot(func() { snapshots++ })
+		cmd := &command.Command{
+			Name: "walk", FullName: "walk", Flags: command.ReadOnly | command.OneState | command.Slow,
+			Run: func(ctx *command.Ctx) error {
+				runs++
+				if c.streams {
+					ctx.Reply.Status("part")
+					if err := ctx.Sink(ctx.Reply); err != nil {
+						return err
+					}
+				}
+				if runs <= c.revoked {
+					return fmt.Errorf("reading: %w", engine.ErrSnapshotLost)
+				}
+				ctx.Reply.Status("done")
+				return nil
+			},
+		}
+		call := &Call{Cmd: cmd, Args: words("walk"), Reply: new(wire.Writer)}
+		if c.streams {
+			call.Sink = func(*wire.Writer) error { return nil }
+		}
+		f.x.RunAlone(call)
+		if s := string(call.Reply.Buf); !strings.Contains(s, c.want) || call.Failed != (c.want != "done") {
+			t.Errorf("%d revoked: %q, failed %v", c.revoked, s, call.Failed)
+		}
+		if runs != c.runs || snapshots != c.runs {
+			t.Errorf("%d revoked: %d runs on %d snapshots, want %d", c.revoked, runs, snapshots, c.runs)
+		}
+		f.free()
+	}
+}
+
 // failing makes a command that leaves traces everywhere and then fails.
 func failing(flags command.Flags, fail func(*command.Ctx) error) *command.Command {
 	return custom("failing", flags, func(c *command.Ctx) error {

@@ -136,7 +136,7 @@ func (b *Batch) joins(c *Call) bool {
 			return false
 		}
 	}
-	c.Failed, c.Blocked, c.Heavy, c.Whole, c.Streamed, c.Yielded, c.Short = false, false, false, false, false, false, false
+	c.Failed, c.Blocked, c.Heavy, c.Whole, c.Streamed, c.Yielded, c.Short, c.Revoked = false, false, false, false, false, false, false, false
 	b.keys, b.guard = b.keys[:0], c.Guard
 	if c.Begin != nil {
 		c.Begin()
