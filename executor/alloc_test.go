@@ -1,7 +1,10 @@
 package executor
 
 import (
+	"bytes"
 	"log/slog"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -96,4 +99,31 @@ func BenchmarkGet(b *testing.B) { benchmark(b, "get key") }
 func BenchmarkSet(b *testing.B) { benchmark(b, "set key value-of-some-length") }
 func BenchmarkPipeline(b *testing.B) {
 	benchmark(b, "set a 1", "get a", "set b 2", "get b", "set c 3", "get c", "set d 4", "get d")
+}
+
+// A large value is written in portions whose buffers are used again: what is allocated
+// is what the engine keeps of it, and little more. The batch keeps nothing of the call.
+func TestLargeValuesAllocateLittle(t *testing.T) {
+	f := open(t, &journal{Engine: cheap{mem.New()}})
+	f.alone(0, "set k "+strings.Repeat("v", 2<<20)) // buffers are there
+	const size = 32 << 20
+	args := append(words("set k"), bytes.Repeat([]byte("w"), size))
+	before := allocated()
+	call := &Call{Cmd: table().Find(args), Args: args, Reply: new(wire.Writer)}
+	f.x.RunAlone(call)
+	if n := allocated() - before; n > size+size/2 {
+		t.Errorf("%d MB were allocated for %d", n>>20, size>>20)
+	}
+	f.want("reply", string(call.Reply.Buf), "+OK\r\n")
+	b := f.x.idle.Get().(*Batch)
+	if b.call != nil || b.ctxs[0].Args != nil {
+		t.Error("the arguments are still referred to")
+	}
+}
+
+// allocated is how many bytes were ever allocated.
+func allocated() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.TotalAlloc
 }

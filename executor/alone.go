@@ -17,7 +17,7 @@ import (
 func (x *Executor) RunAlone(c *Call) engine.Ticket {
 	if x.shared == nil {
 		b := x.idle.Get().(*Batch)
-		defer x.idle.Put(b)
+		defer b.rest()
 		return b.runAlone(c)
 	}
 	if stripe, ok := x.among(c); ok {
@@ -26,10 +26,21 @@ func (x *Executor) RunAlone(c *Call) engine.Ticket {
 	return x.runShared(c)
 }
 
+// rest puts a batch by for the next worker. It must not keep what its last call had: that
+// may be large.
+func (b *Batch) rest() {
+	b.call = nil
+	for i := range b.ctxs {
+		ctx := &b.ctxs[i]
+		ctx.Args, ctx.Queue, ctx.Reply, ctx.Sink, ctx.Caller = nil, nil, nil, nil, nil
+	}
+	b.x.idle.Put(b)
+}
+
 // runShared is RunAlone on a store that other processes use as well.
 func (x *Executor) runShared(c *Call) (t engine.Ticket) {
 	b := x.idle.Get().(*Batch)
-	defer x.idle.Put(b)
+	defer b.rest()
 	end := c.waitsOnce()
 	err := b.retry(c.Reply, func() error {
 		b.announce(c)

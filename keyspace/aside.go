@@ -21,8 +21,9 @@ import (
 // and nobody clears what they name but Open.
 
 // asideBytes is how much of new values is held in memory: as a part of the batch, and
-// again in a portion. A variable for tests.
-var asideBytes int64 = 1 << 20
+// again in a portion. Buffers of up to 1 MB, which this needs at most, are used again for
+// the next portion. A variable for tests.
+var asideBytes int64 = 768 << 10
 
 // maxTogether is how large a value may be that has to be one commit with the command,
 // on a store that is not in this process.
@@ -61,7 +62,8 @@ func (a *aside) write(key, value []byte, deleted bool) {
 	b := t.Rows.Batch
 	if t.Aside != nil && (a.rows != nil || a.size+weigh(b) > asideBytes) {
 		if a.rows == nil {
-			a.rows = new(engine.Batch)
+			a.rows = &t.portion
+			a.rows.Reset()
 		}
 		// The batch is committed last: what it has of a row is what counts.
 		if _, _, known := b.Get(key); !known {

@@ -76,7 +76,8 @@ type Tx struct {
 	asides []Ref // values that were written so, and that the batch is going to name
 	// building is the new value that the command under way makes, if it is large.
 	building *aside
-	room     aside // for it
+	room     aside        // for it
+	portion  engine.Batch // for its rows
 
 	guards []guard    // on a shared store: see guard.go
 	fresh  []uint64   // ids of values that this execution has made: see fresh.go

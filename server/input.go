@@ -41,11 +41,20 @@ func (s *session) keep(rest []byte) {
 	s.buf = append(s.buf[:0], rest...)
 }
 
-// reserve makes room for a large argument that is on its way.
+// reserve makes room for a large argument that is on its way: for all of it, unless less
+// than a sixteenth has come. So little is copied and left to the collector, and who only
+// announces much takes little.
 func (s *session) reserve() {
-	if s.buf != nil && cap(s.buf)-len(s.buf) < readSize {
-		s.grow(min(s.in.Need(), max(reserveAhead, 2*len(s.buf))))
+	if s.buf == nil || cap(s.buf)-len(s.buf) >= readSize {
+		return
 	}
+	n := s.in.Need()
+	for less := n; less >= len(s.buf)+readSize; less = max(less/16, reserveAhead) {
+		if n = less; n == reserveAhead {
+			break
+		}
+	}
+	s.grow(n)
 }
 
 // grow makes room for n bytes in all.

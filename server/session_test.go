@@ -250,7 +250,7 @@ func TestLargeCommandsAreKeptOnce(t *testing.T) {
 	srv, work := quietServer(t)
 	s := quietSession(srv, work)
 	s.process(request("MULTI"))
-	value := strings.Repeat("x", 1<<20)
+	value := strings.Repeat("x", 20<<20)
 	in := request("SET", "k", value)
 	next := request("SET", "k", "next")
 	// As a carrier reads it: first a part, then the rest into the session's buffer.
@@ -258,11 +258,16 @@ func TestLargeCommandsAreKeptOnce(t *testing.T) {
 	if n := s.process(s.buf); n != 0 {
 		t.Fatal(n)
 	}
+	grown := 0
 	for s.reserve(); cap(s.buf) < len(in); s.reserve() {
+		if cap(s.buf) > max(reserveAhead, 16*(len(s.buf)+readSize)) {
+			t.Errorf("%d bytes came, and room was made for %d", len(s.buf), cap(s.buf))
+		}
+		grown += cap(s.buf)
 		s.buf = append(s.buf, in[len(s.buf):cap(s.buf)]...)
 	}
-	if cap(s.buf) != len(in) {
-		t.Errorf("room for %d bytes, of %d", cap(s.buf), len(in))
+	if cap(s.buf) != len(in) || grown > len(in)/8 {
+		t.Errorf("room for %d bytes, of %d, after buffers of %d", cap(s.buf), len(in), grown)
 	}
 	s.buf = append(s.buf, in[len(s.buf):]...)
 	buf := s.buf

@@ -109,8 +109,12 @@ func (s *Set) Deletions(no int) (list []Span) {
 	return merged
 }
 
-// copyStep is how many rows are copied under one hold of the lock.
-const copyStep = 256
+// copyStep is how many rows are copied under one hold of the lock, and copyBytes about
+// how many bytes at a time.
+const (
+	copyStep  = 256
+	copyBytes = 1 << 20
+)
 
 // largeList is from how many dirty rows on the part's tree is walked instead of
 // sorting a copy of them all.
@@ -121,36 +125,79 @@ const largeList = 32 << 10
 // hear of are left out.
 func (s *Set) Copy(no int, visit func(key, value []byte, deleted bool) error) error {
 	p := s.parts[no].Load()
-	taken := p.cur ^ 1
-	if len(p.lists[taken]) > largeList {
+	if len(p.lists[p.cur^1]) > largeList {
 		return s.copyWalk(p, visit)
 	}
 	var c Chunk
-	for at := 0; at < len(p.lists[taken]); at += copyStep {
+	if !s.eachTaken(p, func(r row) bool { s.copyRow(p, r, &c); return c.Size() < copyBytes }) {
+		return s.copyByKey(p, &c, visit)
+	}
+	c.sort()
+	return s.give(&c, visit)
+}
+
+// eachTaken calls f for the taken rows of a part, in any order, until it says false.
+func (s *Set) eachTaken(p *part, f func(row) bool) bool {
+	taken := p.cur ^ 1
+	for at, more := 0, true; more; at += copyStep {
 		p.mu.RLock()
 		list := p.lists[taken]
-		for _, ref := range list[at:min(at+copyStep, len(list))] {
-			if ref != 0 {
-				s.copyRow(p, s.row(ref), &c)
+		more = at+copyStep < len(list)
+		for _, ref := range list[min(at, len(list)):min(at+copyStep, len(list))] {
+			if ref != 0 && !f(s.row(ref)) {
+				p.mu.RUnlock()
+				return false
 			}
 		}
 		p.mu.RUnlock()
 	}
-	slices.SortFunc(c.items, func(a, b item) int { return bytes.Compare(c.key(a), c.key(b)) })
-	return c.each(visit)
+	return true
 }
 
 func (s *Set) copyRow(p *part, r row, c *Chunk) {
 	gone := r.is(dead) || p.pending() && s.deleted(p, r.key(), r.seq(), now)
-	switch {
-	case !gone:
-		s.addName(engine.Hash(r.key()))
-	case !r.is(stored):
-		return
-	default:
-		s.names.gone.Add(1)
+	if !gone || r.is(stored) {
+		c.add(r.key(), r.value(), gone)
 	}
-	c.add(r.key(), r.value(), gone)
+}
+
+// give gives visit rows that were copied, and tells the filter of them.
+func (s *Set) give(c *Chunk, visit func(key, value []byte, deleted bool) error) error {
+	return c.each(func(key, value []byte, deleted bool) error {
+		if deleted {
+			s.names.gone.Add(1)
+		} else {
+			s.addName(engine.Hash(key))
+		}
+		return visit(key, value, deleted)
+	})
+}
+
+// copyByKey is Copy for large rows, with c for room. It copies and sorts their keys, and then some rows at
+// a time. Those that were changed meanwhile are not the round's any more.
+func (s *Set) copyByKey(p *part, c *Chunk, visit func(key, value []byte, deleted bool) error) error {
+	taken := int(p.cur ^ 1)
+	var keys Chunk
+	s.eachTaken(p, func(r row) bool { keys.add(r.key(), nil, false); return true })
+	keys.sort()
+	for rest := keys.items; len(rest) > 0; {
+		c.reset()
+		p.mu.RLock()
+		for n := 0; n < copyStep && len(rest) > 0 && c.Size() < copyBytes; n++ {
+			key := keys.key(rest[0])
+			if ref := s.find(p, engine.Hash(key), key); ref != 0 {
+				if r := s.row(ref); r.is(dirty) && r.list() == taken {
+					s.copyRow(p, r, c)
+				}
+			}
+			rest = rest[1:]
+		}
+		p.mu.RUnlock()
+		if err := s.give(c, visit); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // copyWalk is Copy by the tree.
@@ -164,7 +211,7 @@ func (s *Set) copyWalk(p *part, visit func(key, value []byte, deleted bool) erro
 		s.lockOrdered(p)
 		p.tree.ascend(at, func(ref arena.Ref) bool {
 			r := s.row(ref)
-			if seen++; seen > copyStep {
+			if seen++; seen > copyStep || c.Size() >= copyBytes {
 				at, more = bytes.Clone(r.key()), true
 				return false
 			}
@@ -174,7 +221,7 @@ func (s *Set) copyWalk(p *part, visit func(key, value []byte, deleted bool) erro
 			return true
 		})
 		p.mu.RUnlock()
-		if err := c.each(visit); err != nil {
+		if err := s.give(&c, visit); err != nil {
 			return err
 		}
 	}

@@ -2,6 +2,7 @@ package resident
 
 import (
 	"bytes"
+	"slices"
 
 	"redoubt/engine/local/arena"
 	"redoubt/internal/race"
@@ -33,6 +34,11 @@ func (c *Chunk) add(key, value []byte, dead bool) {
 }
 
 func (c *Chunk) key(i item) []byte { return c.data[i.key:i.value:i.value] }
+
+// sort orders the rows by their keys.
+func (c *Chunk) sort() {
+	slices.SortFunc(c.items, func(a, b item) int { return bytes.Compare(c.key(a), c.key(b)) })
+}
 
 func (c *Chunk) each(visit func(key, value []byte, deleted bool) error) error {
 	for _, i := range c.items {

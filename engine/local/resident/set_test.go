@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"testing"
@@ -317,5 +318,51 @@ func TestGetAllocates(t *testing.T) {
 	dst := make([]byte, 0, 128)
 	if n := testing.AllocsPerRun(100, func() { s.Get(key, engine.Hash(key), dst[:0]) }); n != 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// Rows are copied for the store some at a time, however large they are. One that is
+// changed meanwhile is left out, or told as it was.
+func TestCopyOfLargeRows(t *testing.T) {
+	s := newSet(t, true)
+	const rows, size = 4000, 8 << 10
+	key := func(i int) []byte { return binary.BigEndian.AppendUint32([]byte{7, 7, 2}, uint32(i)) }
+	value := bytes.Repeat([]byte("v"), size)
+	apply(t, s, 1, func(b *engine.Batch) {
+		for i := range rows {
+			b.Put(key((i*7)%rows), value)
+		}
+	})
+	s.Take(0x707)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	next := 0
+	err := s.Copy(0x707, func(k, v []byte, deleted bool) error {
+		if next == rows/2 {
+			next++ // this one is changed below
+		}
+		if !bytes.Equal(k, key(next)) || !bytes.Equal(v, value) || deleted {
+			return fmt.Errorf("row %d is % x with %d bytes, deleted %v", next, k, len(v), deleted)
+		}
+		if next == 0 {
+			apply(t, s, 2, func(b *engine.Batch) { b.Put(key(rows/2), []byte("changed")) })
+		}
+		next++
+		return nil
+	})
+	runtime.ReadMemStats(&after)
+	if err != nil || next != rows {
+		t.Fatalf("%d rows: %v", next, err)
+	}
+	if n := after.TotalAlloc - before.TotalAlloc; n > rows*size/4 {
+		t.Errorf("%d MB were allocated to copy %d", n>>20, rows*size>>20)
+	}
+	s.Settle(0x707)
+	check(t, s)
+	if got, _, _ := s.Get(key(rows/2), engine.Hash(key(rows/2)), nil); string(got) != "changed" {
+		t.Errorf("the changed row is %q", got)
+	}
+	if n, _ := s.Dirty(); n != 1 {
+		t.Errorf("%d rows are dirty", n)
 	}
 }
