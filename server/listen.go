@@ -216,7 +216,7 @@ func (srv *Server) accept(l *listener) {
 // must shake hands before it can be told anything.
 func (srv *Server) welcome(conn net.Conn, l *listener) {
 	text := ""
-	if !srv.makeRoom(l.kind == overTLS) && srv.noPlace() {
+	if !srv.makeRoom(l.kind == overTLS) && srv.atMaxClients() {
 		text = "ERR max number of clients reached"
 	}
 	if text == "" && l.kind != overTLS {

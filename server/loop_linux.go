@@ -123,7 +123,7 @@ func (l *loop) run() {
 		l.turn.now = time.Now()
 		for i := range n {
 			l.event(&events[i])
-			l.srv.relieve(&l.turn)
+			l.srv.evictClients(&l.turn)
 		}
 		l.serve()
 		l.runPosted()
@@ -273,7 +273,7 @@ func (l *loop) serve() {
 		if l.output > turnOutput { // of each connection's replies something is sent first
 			l.endTurn()
 		}
-		l.srv.relieve(&l.turn)
+		l.srv.evictClients(&l.turn)
 	}
 	clear(l.arrived)
 	l.arrived, l.filled = l.arrived[:0], 0
@@ -327,7 +327,7 @@ func (l *loop) endTurn() {
 	l.send(l.dirty[:writers], ticket, durable)
 	clear(l.dirty)
 	l.dirty, l.output = l.dirty[:0], 0
-	l.srv.relieve(&l.turn)
+	l.srv.evictClients(&l.turn)
 	if len(l.held) > 0 {
 		l.unpark()
 	}

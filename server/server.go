@@ -59,10 +59,10 @@ type Server struct {
 	seed  uint64
 	log   *slog.Logger
 	// budget accounts for what clients make the process hold.
-	budget   *budget.Budget
-	relief   chan struct{} // asks for relieve
-	evictMu  sync.Mutex    // of relieve
-	reliefAt time.Time     // when relieve may try again
+	budget        *budget.Budget
+	evictRequests chan struct{} // asks watchMemory to call evictClients
+	evictMu       sync.Mutex    // held by evictClients
+	evictRetryAt  time.Time     // when evictClients may try again
 
 	ownClock   bool                             // clock is not the caller's
 	storeClock atomic.Pointer[func() time.Time] // that of a shared store
@@ -166,7 +166,7 @@ func New(o Options) (*Server, error) {
 		budget: o.Budget, cfg: o.Config, open: o.Open, clock: o.Clock, seed: o.Seed, log: o.Logger,
 		usePipes: o.Pipes || !haveLoops, databases: int(o.Config.Int("databases")),
 		started: time.Now(), runID: randomID(), stopReq: make(chan struct{}), ownClock: ownClock, beat: o.Beat,
-		patience: cmp.Or(o.Patience, 3*time.Second), relief: make(chan struct{}, 1),
+		patience: cmp.Or(o.Patience, 3*time.Second), evictRequests: make(chan struct{}, 1),
 	}
 	if ownClock {
 		srv.clock = srv.now
