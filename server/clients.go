@@ -166,7 +166,7 @@ func (s *session) overLimit(now time.Time) bool {
 	}
 	if over {
 		s.srv.stats.outputLimit.Add(1)
-		s.srv.log.Warn("closing a client: it does not read its replies", "client", s.id, "addr", s.addr, "pending", n)
+		s.srv.clientLog.Warn("closing a client: it does not read its replies", "client", s.id, "addr", s.addr, "pending", n)
 	}
 	return over
 }
@@ -180,7 +180,7 @@ func (s *session) overQueryLimit() bool {
 		return false
 	}
 	s.srv.stats.queryLimit.Add(1)
-	s.srv.log.Warn("closing a client: its query buffer is over the limit", "client", s.id, "addr", s.addr, "bytes", n, "authenticated", !guest)
+	s.srv.clientLog.Warn("closing a client: its query buffer is over the limit", "client", s.id, "addr", s.addr, "bytes", n, "authenticated", !guest)
 	return true
 }
 

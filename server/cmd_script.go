@@ -26,7 +26,7 @@ func (srv *Server) newScripts() {
 		_ = read()
 	}
 	srv.scripts = script.New(script.Options{
-		Version: RedisVersion, VersionNum: redisVersionNum, Logger: srv.log,
+		Version: RedisVersion, VersionNum: redisVersionNum, Logger: srv.log, Limited: srv.clientLog,
 		Unrestricted: &srv.debug.denyScripts,
 		Threshold:    func() time.Duration { return time.Duration(srv.cfg.Int("busy-reply-threshold")) * time.Millisecond },
 		Memory:       memory.Load,

@@ -57,14 +57,14 @@ func (s *session) guestOverdue(now time.Time) bool {
 	}
 	if n := s.pending(); n >= guestOutput && now.Sub(s.lastUsed) >= tickEvery {
 		s.srv.stats.outputLimit.Add(1)
-		s.srv.log.Info("closing a client: it has not authenticated and does not read its replies", "client", s.id, "addr", s.addr, "pending", n)
+		s.srv.clientLog.Info("closing a client: it has not authenticated and does not read its replies", "client", s.id, "addr", s.addr, "pending", n)
 		return true
 	}
 	limit := time.Duration(s.srv.authTimeout.Load()) * time.Second
 	if limit == 0 || now.Sub(s.guestAt) < limit {
 		return false
 	}
-	s.srv.log.Info("closing a client: it has not authenticated within auth-timeout", "client", s.id, "addr", s.addr)
+	s.srv.clientLog.Info("closing a client: it has not authenticated within auth-timeout", "client", s.id, "addr", s.addr)
 	return true
 }
 

@@ -194,30 +194,21 @@ func (srv *Server) evictClients(t *turn) {
 		}
 		return cmp.Compare(y.bytes, x.bytes)
 	})
-	n := 0
 	for _, c := range list {
 		if over <= 0 {
 			break
 		}
 		over -= c.bytes
-		if n++; n <= evictionLines {
-			srv.log.Warn("evicting a client: all clients hold more memory than maxmemory-clients allows", "client", c.s.id,
-				"addr", c.s.addr, "bytes", c.bytes, "authenticated", !c.guest, "all", a.Used(), "limit", a.Limit())
-		}
+		srv.clientLog.Warn("evicting a client: all clients hold more memory than maxmemory-clients allows", "client", c.s.id,
+			"addr", c.s.addr, "bytes", c.bytes, "authenticated", !c.guest, "all", a.Used(), "limit", a.Limit())
 		c.s.evicting.Store(true)
 		srv.stats.evicted.Add(1)
 		c.s.car.evict(t)
-	}
-	if n > evictionLines {
-		srv.log.Warn("evicted further clients for the same reason", "clients", n-evictionLines)
 	}
 	if over > 0 {
 		srv.evictRetryAt = time.Now().Add(evictRetryDelay)
 	}
 }
-
-// evictionLines is how many evictions at once are logged one by one.
-const evictionLines = 4
 
 // requestEviction has watchMemory call evictClients soon: its caller may hold locks.
 func (srv *Server) requestEviction() {

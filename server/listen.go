@@ -204,7 +204,7 @@ func (srv *Server) accept(l *listener) {
 			return
 		}
 		if err != nil {
-			srv.log.Error("accepting a connection failed", "err", err)
+			srv.clientLog.Error("accepting a connection failed", "err", err)
 			time.Sleep(tickEvery) // most likely there are no descriptors left
 			continue
 		}
@@ -240,7 +240,7 @@ func (srv *Server) welcome(conn net.Conn, l *listener) {
 		go srv.newPipe(conn, l).serve()
 	default:
 		if err := srv.adopt(conn, l); err != nil {
-			srv.log.Error("taking a connection failed", "err", err)
+			srv.clientLog.Error("taking a connection failed", "err", err)
 		}
 	}
 }

@@ -129,7 +129,7 @@ func (st *parts) end(failed bool) {
 	}
 	st.s.car.post(func() { st.s.parts = nil })
 	if failed {
-		st.s.srv.log.Warn("a reply broke off, and its connection is closed", "client", st.s.id, "addr", st.s.addr)
+		st.s.srv.clientLog.Warn("a reply broke off, and its connection is closed", "client", st.s.id, "addr", st.s.addr)
 		go st.s.car.shut()
 	}
 }

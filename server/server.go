@@ -58,6 +58,9 @@ type Server struct {
 	clock func() time.Time
 	seed  uint64
 	log   *slog.Logger
+	// clientLog is for lines that clients can cause at will; limited writes few of them.
+	clientLog *slog.Logger
+	limited   *limitedLog
 	// budget accounts for what clients make the process hold.
 	budget        *budget.Budget
 	evictRequests chan struct{} // asks watchMemory to call evictClients
@@ -171,6 +174,8 @@ func New(o Options) (*Server, error) {
 	if ownClock {
 		srv.clock = srv.now
 	}
+	srv.limited = newLimitedLog(o.Logger)
+	srv.clientLog = slog.New(srv.limited)
 	srv.tls.handshake = cmp.Or(o.HandshakeTime, handshakeTime)
 	srv.pubsub.init()
 	srv.newScripts()
@@ -262,6 +267,7 @@ func (srv *Server) Start() error {
 	}
 	srv.background.Go(func() { srv.sample(ctx) })
 	srv.background.Go(func() { srv.watchMemory(ctx) })
+	srv.background.Go(func() { srv.limited.run(ctx) })
 	if srv.ready.Load() {
 		srv.serveStore(ctx)
 		close(srv.load.ended)
@@ -330,6 +336,7 @@ func (srv *Server) shutdown(ctx context.Context) error {
 		srv.bgStop()
 		srv.background.Wait()
 	}
+	srv.limited.flush(time.Now(), true)
 	if !srv.ready.Load() {
 		return nil
 	}

@@ -350,7 +350,7 @@ func (s *session) dispatch(cmd *command.Command, args [][]byte) bool {
 	}
 	s.lastCmd = cmd
 	if cmd == nil && foreign(args[0]) {
-		srv.log.Warn("closing a client that speaks HTTP: somebody may be using a browser to attack this server", "addr", s.addr)
+		srv.clientLog.Warn("closing a client that speaks HTTP: somebody may be using a browser to attack this server", "addr", s.addr)
 		s.closing = true
 		return true
 	}

@@ -111,7 +111,7 @@ func (srv *Server) greet(raw net.Conn, l *listener) {
 	if err != nil {
 		raw.Close()
 		done()
-		srv.log.Warn("a TLS handshake failed", "addr", raw.RemoteAddr().String(), "err", err)
+		srv.clientLog.Warn("a TLS handshake failed", "addr", raw.RemoteAddr().String(), "err", err)
 		return
 	}
 	// It is told in its own language why it may not come in.
