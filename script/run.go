@@ -184,7 +184,7 @@ func (st *state) tick() error {
 		return k
 	}
 	now := time.Now()
-	if t := r.job.stop.deadline.Load(); t != 0 && now.UnixNano() >= t {
+	if r.job.stop.Passed(now) {
 		return errLeft
 	}
 	took := now.Sub(r.job.start)
