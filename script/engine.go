@@ -46,6 +46,8 @@ type Options struct {
 	// Unrestricted, if set, lets scripts call what they may not, for tests.
 	Unrestricted *atomic.Bool
 	Logger       *slog.Logger
+	// Limited is for lines that any script can cause by itself; nil: Logger.
+	Limited *slog.Logger
 }
 
 // Engine holds what all scripts share. Its methods may be called on any goroutine.
@@ -68,6 +70,9 @@ func New(o Options) *Engine {
 	e := &Engine{Options: o}
 	if e.Unrestricted == nil {
 		e.Unrestricted = new(atomic.Bool)
+	}
+	if e.Limited == nil {
+		e.Limited = e.Logger
 	}
 	e.cache.init()
 	e.running.init()

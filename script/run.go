@@ -184,7 +184,7 @@ func (st *state) tick() error {
 		return k
 	}
 	now := time.Now()
-	if t := r.job.stop.deadline.Load(); t != 0 && now.UnixNano() >= t {
+	if r.job.stop.Passed(now) {
 		return errLeft
 	}
 	took := now.Sub(r.job.start)
@@ -199,7 +199,7 @@ func (st *state) tick() error {
 	}
 	if !r.slow && took > st.e.Threshold() {
 		r.slow = true
-		st.e.Logger.Warn("a script runs for long; "+killer(r.p.eval)+" ends it", "script", r.p.name, "for", took)
+		st.e.Limited.Warn("a script runs for long; "+killer(r.p.eval)+" ends it", "script", r.p.name, "for", took)
 	}
 	return nil
 }
@@ -239,10 +239,10 @@ func (st *state) enter(keys, args [][]byte) error {
 	case st.run.c.Tx.Err() != nil:
 		return err
 	case errors.As(err, new(*killed)):
-		st.e.Logger.Info("a script was killed by "+killer(st.run.p.eval)+"; what it wrote is undone", "script", st.run.p.name)
+		st.e.Limited.Info("a script was killed by "+killer(st.run.p.eval)+"; what it wrote is undone", "script", st.run.p.name)
 		return command.Error(err.Error())
 	case errors.Is(err, errLeft):
-		st.e.Logger.Info("a script was ended, since its client has gone; what it wrote is undone", "script", st.run.p.name)
+		st.e.Limited.Info("a script was ended, since its client has gone; what it wrote is undone", "script", st.run.p.name)
 		return command.Error("ERR " + err.Error())
 	case errors.Is(err, errAlone):
 		return aloneError(st.run.p.name)

@@ -49,6 +49,12 @@ func (s *Stop) At(t time.Time) {
 	}
 }
 
+// Passed says that the time of At has come.
+func (s *Stop) Passed(now time.Time) bool {
+	t := s.deadline.Load()
+	return t != 0 && now.UnixNano() >= t
+}
+
 // wished says that the script may have to end: tick knows.
 func (s *Stop) wished() bool { return s.killed.Load() || s.deadline.Load() != 0 }
 

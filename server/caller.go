@@ -1,6 +1,8 @@
 package server
 
 import (
+	"time"
+
 	"redoubt/command"
 	"redoubt/script"
 	"redoubt/wire"
@@ -25,10 +27,14 @@ func (c *caller) Writable(flags command.Flags) error { return c.s.srv.writable(f
 // OutOfMemory implements command.Caller.
 func (c *caller) OutOfMemory() bool { return c.s.srv.outOfMemory() }
 
-// Gone implements executor.Gone: nobody is there to hear the reply.
+// Gone implements executor.Gone: the client has closed its connection, or for
+// halfClosedGrace its side of it, or the server shuts down.
 func (c *caller) Gone() bool {
 	if c.carried {
 		return false
+	}
+	if c.stop != nil && c.stop.Passed(time.Now()) {
+		return true
 	}
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()

@@ -250,7 +250,7 @@ func (p *pipe) wrote(n int, err error) {
 // settleAccount charges the session, and has clients evicted if that was too much.
 func (p *pipe) settleAccount() {
 	if p.charge(); p.srv.budget.Clients.Over() > 0 {
-		p.srv.askRelief()
+		p.srv.requestEviction()
 	}
 }
 

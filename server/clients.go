@@ -86,7 +86,7 @@ func (srv *Server) initSession(s *session, car carrier, t *turn, addr, laddr str
 	srv.clients.byID[s.id] = s
 	srv.clients.mu.Unlock()
 	srv.clients.count.Add(1)
-	s.bound()
+	s.setLimits()
 	s.charge()
 	srv.stats.connections.Add(1)
 }
@@ -111,7 +111,7 @@ func (s *session) mustAuthenticate() bool {
 
 // leave forgets a session that was closed. Its mu is held.
 func (srv *Server) leave(s *session) {
-	s.discharge() // while it is in the register: see relieve
+	s.discharge() // while it is in the register: see evictClients
 	srv.clients.mu.Lock()
 	delete(srv.clients.byID, s.id)
 	delete(srv.clients.guests, s.id)
@@ -141,7 +141,7 @@ func (s *session) overdue(now time.Time) bool {
 	if timeout > 0 && !s.monitor && s.subs == nil && !s.waiting && now.Sub(s.lastUsed) > timeout {
 		return true
 	}
-	return s.overstays(now) || s.pending() > 0 && s.overLimit(now)
+	return s.guestOverdue(now) || s.pending() > 0 && s.overLimit(now)
 }
 
 // outputLimit is the limit of the client's class.
@@ -166,7 +166,7 @@ func (s *session) overLimit(now time.Time) bool {
 	}
 	if over {
 		s.srv.stats.outputLimit.Add(1)
-		s.srv.log.Warn("closing a client: it does not read its replies", "client", s.id, "addr", s.addr, "pending", n)
+		s.srv.clientLog.Warn("closing a client: it does not read its replies", "client", s.id, "addr", s.addr, "pending", n)
 	}
 	return over
 }
@@ -180,7 +180,7 @@ func (s *session) overQueryLimit() bool {
 		return false
 	}
 	s.srv.stats.queryLimit.Add(1)
-	s.srv.log.Warn("closing a client: its query buffer is over the limit", "client", s.id, "addr", s.addr, "bytes", n, "authenticated", !guest)
+	s.srv.clientLog.Warn("closing a client: its query buffer is over the limit", "client", s.id, "addr", s.addr, "bytes", n, "authenticated", !guest)
 	return true
 }
 

@@ -59,7 +59,7 @@ func clientList(c *localCall) error {
 	case len(c.args) != 2:
 		return command.ErrSyntax
 	}
-	c.srv.relieve(nil) // nobody is shown who is about to go
+	c.srv.evictClients(nil) // nobody is shown who is about to go
 	var text []byte
 	now := time.Now()
 	for _, s := range sessions() {

@@ -15,7 +15,7 @@ func moduleLoad(name, since, syntax, summary string) *local {
 		if err := c.enabled("MODULE", "enable-module-command"); err != nil {
 			return err
 		}
-		c.srv.log.Warn("a client tried to load a module, which Redoubt cannot", "path", string(c.args[2]))
+		c.srv.clientLog.Warn("a client tried to load a module, which Redoubt cannot", "path", string(c.args[2]))
 		return command.Error("ERR Error loading the extension. Please check the server logs.")
 	}}
 }

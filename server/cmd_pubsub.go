@@ -161,7 +161,7 @@ func (c *localCall) unsubscribe(k *subscriptionKind) error {
 				n := min(portion, len(names))
 				some, names = texts(names[:n]), names[n:]
 			}
-			s.part(k, some, &s.out, true)
+			s.endSubscriptions(k, some, &s.out, true)
 			if all && s.subs != nil && len(*k.own(s.subs)) > 0 || len(names) > 0 {
 				return false
 			}
@@ -175,7 +175,7 @@ func (c *localCall) unsubscribe(k *subscriptionKind) error {
 		names = s.subscriptionNames(k)
 	}
 	w := c.messages()
-	s.part(k, names, w, !c.nested())
+	s.endSubscriptions(k, names, w, !c.nested())
 	if len(names) == 0 {
 		w.Push(3)
 		w.BulkString(k.unsubscribed)
@@ -186,9 +186,9 @@ func (c *localCall) unsubscribe(k *subscriptionKind) error {
 	return nil
 }
 
-// part first ends subscriptions, then, unless the call is one of EXEC's, takes what was
+// endSubscriptions first ends them, then, unless the call is one of EXEC's, takes what was
 // pushed until then, then answers: nothing may come behind the answer.
-func (s *session) part(k *subscriptionKind, names []string, w *wire.Writer, hear bool) {
+func (s *session) endSubscriptions(k *subscriptionKind, names []string, w *wire.Writer, hear bool) {
 	if b := s.work.batch; b != nil && hear {
 		b.Tell(s.call.Guard)
 	}

@@ -26,7 +26,7 @@ func (srv *Server) newScripts() {
 		_ = read()
 	}
 	srv.scripts = script.New(script.Options{
-		Version: RedisVersion, VersionNum: redisVersionNum, Logger: srv.log,
+		Version: RedisVersion, VersionNum: redisVersionNum, Logger: srv.log, Limited: srv.clientLog,
 		Unrestricted: &srv.debug.denyScripts,
 		Threshold:    func() time.Duration { return time.Duration(srv.cfg.Int("busy-reply-threshold")) * time.Millisecond },
 		Memory:       memory.Load,
@@ -136,9 +136,9 @@ func (c *caller) Hurried() bool { return c.carried }
 // Stop implements script.Stoppable.
 func (c *caller) Stop() *script.Stop { return c.stop }
 
-// halfClosedGrace is how long the script of a client may go on that has closed its
-// side of the connection: it may still read, as one at the end of a shell's pipe does,
-// but most often it has gone.
+// halfClosedGrace is how long the script of a client may go on, or its command wait for
+// working memory, that has closed its side of the connection: it may still read, as one
+// at the end of a shell's pipe does, but most often it has gone.
 const halfClosedGrace = time.Second
 
 // ended is told that the client has closed its side of the connection. mu is held.

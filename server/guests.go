@@ -49,22 +49,22 @@ func (c *clients) unauthenticated() int {
 	return len(c.guests)
 }
 
-// overstays says that a guest is to be closed since it does not read, or does not
+// guestOverdue says that a guest is to be closed since it does not read, or does not
 // authenticate.
-func (s *session) overstays(now time.Time) bool {
+func (s *session) guestOverdue(now time.Time) bool {
 	if !s.guest.Load() || !s.mustAuthenticate() {
 		return false
 	}
 	if n := s.pending(); n >= guestOutput && now.Sub(s.lastUsed) >= tickEvery {
 		s.srv.stats.outputLimit.Add(1)
-		s.srv.log.Info("closing a client: it has not authenticated and does not read its replies", "client", s.id, "addr", s.addr, "pending", n)
+		s.srv.clientLog.Info("closing a client: it has not authenticated and does not read its replies", "client", s.id, "addr", s.addr, "pending", n)
 		return true
 	}
 	limit := time.Duration(s.srv.authTimeout.Load()) * time.Second
 	if limit == 0 || now.Sub(s.guestAt) < limit {
 		return false
 	}
-	s.srv.log.Info("closing a client: it has not authenticated within auth-timeout", "client", s.id, "addr", s.addr)
+	s.srv.clientLog.Info("closing a client: it has not authenticated within auth-timeout", "client", s.id, "addr", s.addr)
 	return true
 }
 
@@ -74,7 +74,7 @@ func (srv *Server) makeRoom(tls bool) bool {
 	c, handshakes := &srv.clients, srv.tls.count.Load()
 	var oldest *session
 	c.mu.Lock()
-	crowded := srv.noPlace() || int64(len(c.guests))+handshakes >= max(fewGuests, srv.maxClients.Load()/4)
+	crowded := srv.atMaxClients() || int64(len(c.guests))+handshakes >= max(fewGuests, srv.maxClients.Load()/4)
 	if crowded && !srv.acl.Default().Load().Open() {
 		for _, s := range c.guests {
 			if !s.evicting.Load() && (oldest == nil || s.id < oldest.id) {
@@ -92,7 +92,7 @@ func (srv *Server) makeRoom(tls bool) bool {
 	default:
 		return false
 	}
-	srv.stats.crowded.Add(1)
+	srv.stats.guestsClosed.Add(1)
 	return true
 }
 
@@ -104,9 +104,9 @@ func (srv *Server) mostHandshakes() int64 {
 	return srv.maxClients.Load()
 }
 
-// noPlace says that there is no room for another connection. Those that shake hands
+// atMaxClients says that there is no room for another connection. Those that shake hands
 // count too.
-func (srv *Server) noPlace() bool {
+func (srv *Server) atMaxClients() bool {
 	return srv.clients.count.Load()+srv.tls.count.Load() >= srv.maxClients.Load()
 }
 
@@ -114,14 +114,14 @@ func (srv *Server) noPlace() bool {
 func (t *tlsFront) dropOldest() {
 	var oldest net.Conn
 	var since time.Time
-	t.greeting.Range(func(conn, at any) bool {
+	t.handshakes.Range(func(conn, at any) bool {
 		if at := at.(time.Time); oldest == nil || at.Before(since) {
 			oldest, since = conn.(net.Conn), at
 		}
 		return true
 	})
 	if oldest != nil {
-		t.greeting.Delete(oldest) // the next one is another
+		t.handshakes.Delete(oldest) // the next one is another
 		oldest.Close()
 	}
 }

@@ -20,14 +20,14 @@ import (
 // When the sum is over its limit, clients are evicted at once, the largest first, by
 // the loop that has seen it: a client can send hundreds of megabytes a second. Before
 // that, clients that leave replies unread are slowed down: how much each may leave
-// unread depends on what is left (bound).
+// unread depends on what is left (setLimits).
 //
 // Invariants:
 //  1. The account is the sum of what the sessions of the register are charged with.
 //     leave takes a session's part back.
 //  2. Only a session's carrier, with mu held, changes what it is charged with, and only
 //     whoever holds the lock of its queue what that is charged with.
-//  3. relieve takes the mu of a session only on the session's own carrier, and never
+//  3. evictClients takes the mu of a session only on the session's own carrier, and never
 //     waits for another eviction.
 
 const (
@@ -44,8 +44,8 @@ const (
 	turnOutput = 4 << 20
 )
 
-// bound sets what the session may take in the turn that begins.
-func (s *session) bound() {
+// setLimits sets what the session may send and leave unread in the turn that begins.
+func (s *session) setLimits() {
 	s.in.MaxBulk = s.srv.maxBulk.Load()
 	a := &s.srv.budget.Clients
 	limit := a.Limit()
@@ -62,7 +62,7 @@ func (s *session) bound() {
 
 // held is how many bytes the session holds but for the queue of messages. mu is held.
 func (s *session) held() int {
-	n := s.base + s.names + cap(s.buf) + cap(s.out.Buf) + cap(s.scratch.Buf) + s.in.Memory() + s.watch.Memory()
+	n := s.base + s.subsMemory + cap(s.buf) + cap(s.out.Buf) + cap(s.scratch.Buf) + s.in.Memory() + s.watch.Memory()
 	if s.multi != nil {
 		n += s.multi.memory()
 	}
@@ -115,7 +115,7 @@ func (q *pushQueue) charge(srv *Server) {
 	if old := q.charged.Load(); n != old {
 		q.charged.Store(n)
 		if srv.budget.Clients.Add(n - old); n > old && srv.budget.Clients.Over() > 0 {
-			srv.askRelief()
+			srv.requestEviction()
 		}
 	}
 }
@@ -152,22 +152,23 @@ func (srv *Server) limitClientMemory() {
 	}
 	srv.budget.Clients.SetLimit(n)
 	srv.settingsMu.Unlock()
-	srv.relieve(nil)
+	srv.evictClients(nil)
 }
 
-// reliefPause is how long nobody looks for clients to evict when there were too few.
-const reliefPause = 10 * time.Millisecond
+// evictRetryDelay is the time after which a loop tries again when evicting all that may be
+// evicted was not enough.
+const evictRetryDelay = 10 * time.Millisecond
 
-// relieve evicts clients, the largest first, until all together hold no more than
+// evictClients evicts clients, the largest first, until all together hold no more than
 // maxmemory-clients. Those that have not authenticated go first. t is the turn of the
 // loop that calls, with no session's mu held, or nil.
-func (srv *Server) relieve(t *turn) {
+func (srv *Server) evictClients(t *turn) {
 	a := &srv.budget.Clients
 	if a.Over() == 0 || !srv.evictMu.TryLock() {
 		return
 	}
 	defer srv.evictMu.Unlock()
-	if t != nil && time.Now().Before(srv.reliefAt) {
+	if t != nil && time.Now().Before(srv.evictRetryAt) {
 		return
 	}
 	type candidate struct {
@@ -193,40 +194,31 @@ func (srv *Server) relieve(t *turn) {
 		}
 		return cmp.Compare(y.bytes, x.bytes)
 	})
-	n := 0
 	for _, c := range list {
 		if over <= 0 {
 			break
 		}
 		over -= c.bytes
-		if n++; n <= evictionLines {
-			srv.log.Warn("evicting a client: all clients hold more memory than maxmemory-clients allows", "client", c.s.id,
-				"addr", c.s.addr, "bytes", c.bytes, "authenticated", !c.guest, "all", a.Used(), "limit", a.Limit())
-		}
+		srv.clientLog.Warn("evicting a client: all clients hold more memory than maxmemory-clients allows", "client", c.s.id,
+			"addr", c.s.addr, "bytes", c.bytes, "authenticated", !c.guest, "all", a.Used(), "limit", a.Limit())
 		c.s.evicting.Store(true)
 		srv.stats.evicted.Add(1)
 		c.s.car.evict(t)
 	}
-	if n > evictionLines {
-		srv.log.Warn("evicted further clients for the same reason", "clients", n-evictionLines)
-	}
 	if over > 0 {
-		srv.reliefAt = time.Now().Add(reliefPause)
+		srv.evictRetryAt = time.Now().Add(evictRetryDelay)
 	}
 }
 
-// evictionLines is how many evictions at once are logged one by one.
-const evictionLines = 4
-
-// askRelief has relieve called soon, by a caller that may hold locks.
-func (srv *Server) askRelief() {
+// requestEviction has watchMemory call evictClients soon: its caller may hold locks.
+func (srv *Server) requestEviction() {
 	select {
-	case srv.relief <- struct{}{}:
+	case srv.evictRequests <- struct{}{}:
 	default:
 	}
 }
 
-// watchMemory evicts clients when somebody asks for it or the account is over its
+// watchMemory evicts clients when requestEviction was called or the account is over its
 // limit for another reason, and gives memory back after a burst, until ctx ends.
 func (srv *Server) watchMemory(ctx context.Context) {
 	tick := time.NewTicker(tickEvery)
@@ -236,10 +228,10 @@ func (srv *Server) watchMemory(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-srv.relief:
-			srv.relieve(nil)
+		case <-srv.evictRequests:
+			srv.evictClients(nil)
 		case <-tick.C:
-			srv.relieve(nil)
+			srv.evictClients(nil)
 			if peak = max(peak, srv.budget.Clients.TakePeak()); peak-srv.budget.Clients.Used() > burst {
 				debug.FreeOSMemory()
 				peak = 0

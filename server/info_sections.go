@@ -228,7 +228,7 @@ func infoKeyspace(t *infoText) {
 	for db := range space.Databases() {
 		keys, volatile, err := space.Count(db)
 		if err != nil {
-			t.srv.log.Error("counting keys for INFO failed", "err", err)
+			t.srv.clientLog.Error("counting keys for INFO failed", "err", err)
 			return
 		}
 		if keys > 0 {

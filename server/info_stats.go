@@ -109,7 +109,7 @@ func infoRedoubt(t *infoText) {
 		"cleared_rows", sweep.Cleared, "clearing", boolInt(sweep.Clearing), "sweep_conflicts", sweep.Conflicts,
 		"cold_commands", e.coldCommands, "warm_ups", e.warmUps, "slowed_writes", e.slowed,
 		"joined_commands", e.joined, "clients_memory", srv.budget.Clients.Used(), "clients_memory_limit", srv.budget.Clients.Limit(),
-		"unauthenticated_clients", srv.clients.unauthenticated(), "unauthenticated_closed", srv.stats.crowded.Load())
+		"unauthenticated_clients", srv.clients.unauthenticated(), "unauthenticated_closed", srv.stats.guestsClosed.Load())
 	for _, d := range e.Detail {
 		t.num("engine_"+d.Name, d.Value)
 	}

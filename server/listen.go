@@ -204,7 +204,7 @@ func (srv *Server) accept(l *listener) {
 			return
 		}
 		if err != nil {
-			srv.log.Error("accepting a connection failed", "err", err)
+			srv.clientLog.Error("accepting a connection failed", "err", err)
 			time.Sleep(tickEvery) // most likely there are no descriptors left
 			continue
 		}
@@ -216,7 +216,7 @@ func (srv *Server) accept(l *listener) {
 // must shake hands before it can be told anything.
 func (srv *Server) welcome(conn net.Conn, l *listener) {
 	text := ""
-	if !srv.makeRoom(l.kind == overTLS) && srv.noPlace() {
+	if !srv.makeRoom(l.kind == overTLS) && srv.atMaxClients() {
 		text = "ERR max number of clients reached"
 	}
 	if text == "" && l.kind != overTLS {
@@ -240,7 +240,7 @@ func (srv *Server) welcome(conn net.Conn, l *listener) {
 		go srv.newPipe(conn, l).serve()
 	default:
 		if err := srv.adopt(conn, l); err != nil {
-			srv.log.Error("taking a connection failed", "err", err)
+			srv.clientLog.Error("taking a connection failed", "err", err)
 		}
 	}
 }

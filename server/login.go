@@ -35,11 +35,11 @@ type logins struct {
 
 // failures are those of one address.
 type failures struct {
-	count   int // within forgetLogins of each other
-	delayed int // that wait for their answer
-	last    time.Time
-	logged  time.Time
-	unsaid  int // since the last line in the log
+	count    int // within forgetLogins of each other
+	delayed  int // that wait for their answer
+	last     time.Time
+	logged   time.Time
+	unlogged int // since the last line in the log
 }
 
 // loginHost is what stands for an address: of IPv6 the network, since whoever has one
@@ -70,10 +70,10 @@ func (l *logins) fail(host netip.Prefix, now time.Time) (delay time.Duration, fu
 	defer l.mu.Unlock()
 	f := l.find(host, now)
 	f.count++
-	f.unsaid++
+	f.unlogged++
 	f.last = now
 	if now.Sub(f.logged) >= logLoginEvery && now.Sub(l.logged) >= logLoginGap {
-		say, f.unsaid, f.logged, l.logged = f.unsaid, 0, now, now
+		say, f.unlogged, f.logged, l.logged = f.unlogged, 0, now, now
 	}
 	if f.count <= freeFailures {
 		return 0, false, say

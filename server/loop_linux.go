@@ -123,7 +123,7 @@ func (l *loop) run() {
 		l.turn.now = time.Now()
 		for i := range n {
 			l.event(&events[i])
-			l.srv.relieve(&l.turn)
+			l.srv.evictClients(&l.turn)
 		}
 		l.serve()
 		l.runPosted()
@@ -135,7 +135,7 @@ func (l *loop) run() {
 	}
 	for _, c := range l.sessions {
 		c.mu.Lock()
-		l.flush(c)
+		l.write(c)
 		l.close(c)
 		c.mu.Unlock()
 	}
@@ -182,7 +182,8 @@ func (l *loop) event(e *unix.EpollEvent) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e.Events&unix.EPOLLOUT != 0 {
-		l.flush(c)
+		l.write(c)
+		l.afterWrite(c)
 	}
 	if e.Events&(unix.EPOLLIN|unix.EPOLLHUP|unix.EPOLLERR|unix.EPOLLRDHUP) != 0 && !c.closed {
 		switch {
@@ -273,7 +274,7 @@ func (l *loop) serve() {
 		if l.output > turnOutput { // of each connection's replies something is sent first
 			l.endTurn()
 		}
-		l.srv.relieve(&l.turn)
+		l.srv.evictClients(&l.turn)
 	}
 	clear(l.arrived)
 	l.arrived, l.filled = l.arrived[:0], 0
@@ -327,7 +328,7 @@ func (l *loop) endTurn() {
 	l.send(l.dirty[:writers], ticket, durable)
 	clear(l.dirty)
 	l.dirty, l.output = l.dirty[:0], 0
-	l.srv.relieve(&l.turn)
+	l.srv.evictClients(&l.turn)
 	if len(l.held) > 0 {
 		l.unpark()
 	}
@@ -374,8 +375,17 @@ func (l *loop) unpark() {
 	l.holding.Store(len(l.held) > 0)
 }
 
-// flush sends what is released, as far as the socket takes it.
+// flush sends what is released, unless the socket is full: then event does it when there
+// is room. A message to a thousand clients that do not read costs no system call.
 func (l *loop) flush(c *conn) {
+	if c.want&unix.EPOLLOUT == 0 {
+		l.write(c)
+	}
+	l.afterWrite(c)
+}
+
+// write writes what is released, as far as the socket takes it.
+func (l *loop) write(c *conn) {
 	for c.sent < c.released && !c.closed {
 		b := c.out.Buf[c.sent:c.released]
 		n, _, errno := syscall.RawSyscall(unix.SYS_WRITE, uintptr(c.fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)))
@@ -395,6 +405,13 @@ func (l *loop) flush(c *conn) {
 		if int(n) < len(b) {
 			break // the rest later: other clients have their turn
 		}
+	}
+}
+
+// afterWrite brings the session's state up to what was written and what is left.
+func (l *loop) afterWrite(c *conn) {
+	if c.closed {
+		return
 	}
 	if c.sent == len(c.out.Buf) {
 		c.emptied()

@@ -279,7 +279,7 @@ func (c *collector) data(send sender, f *storeFigures) {
 	for db := range space.Databases() {
 		keys, volatile, err := space.Count(db)
 		if err != nil {
-			srv.log.Error("counting keys for the metrics failed", "err", err)
+			srv.clientLog.Error("counting keys for the metrics failed", "err", err)
 			break
 		}
 		if keys > 0 || db == 0 {

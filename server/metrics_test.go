@@ -2,15 +2,18 @@ package server_test
 
 import (
 	"io"
+	"log/slog"
 	"net/http"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 
+	"redoubt/config"
 	"redoubt/engine"
 	"redoubt/engine/mem"
 	"redoubt/internal/testserver"
+	"redoubt/server"
 )
 
 func scrape(t *testing.T, s *testserver.Server) string {
@@ -65,6 +68,48 @@ func TestProfiles(t *testing.T) {
 	s = testserver.Start(t, testserver.Options{Args: []string{"--metrics-addr", "127.0.0.1:0"}})
 	if status, text := request(t, s, path, nil); status != http.StatusNotFound {
 		t.Errorf("%d: %.200s", status, text)
+	}
+}
+
+// Profiles on an address that other machines reach need a password: the server does not
+// start without, and nobody can turn them on later.
+func TestProfilesNeedPassword(t *testing.T) {
+	t.Parallel()
+	run := func(args ...string) (*front, error) {
+		cfg := config.New()
+		if err := cfg.Args(append([]string{"--port", "0", "--bind", "127.0.0.1", "--dir", t.TempDir(), "--metrics-addr"}, args...)); err != nil {
+			t.Fatal(err)
+		}
+		f := &front{t: t, log: &logBook{}}
+		srv, err := server.New(server.Options{Engine: mem.New(), Config: cfg, Logger: slog.New(slog.NewTextHandler(f.log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Server, f.addr = srv, srv.Addr().String()
+		t.Cleanup(f.stop)
+		return f, srv.Start()
+	}
+	for _, addr := range []string{"0.0.0.0:0", ":0"} {
+		f, err := run(addr, "--metrics-pprof", "yes")
+		if err == nil || !strings.Contains(err.Error(), "metrics-password") || !strings.Contains(err.Error(), "metrics-pprof") {
+			t.Errorf("%s: %v", addr, err)
+		}
+		if a := f.MetricsAddr(); a != nil {
+			t.Errorf("%s: profiles are served on %s", addr, a)
+		}
+	}
+	const warning = "everybody who reaches metrics-addr can read the metrics"
+	if f, err := run("0.0.0.0:0", "--metrics-pprof", "yes", "--metrics-password", "p"); err != nil || strings.Contains(f.log.String(), warning) {
+		t.Errorf("with a password: %v\n%s", err, f.log)
+	}
+	f, err := run("0.0.0.0:0")
+	if err != nil || !strings.Contains(f.log.String(), warning) {
+		t.Fatalf("metrics alone: %v\n%s", err, f.log)
+	}
+	for _, set := range [][]string{{"metrics-pprof", "yes"}, {"metrics-password", "x"}, {"metrics-addr", ":0"}} {
+		if got := f.dial().do("CONFIG", "SET", set[0], set[1]); !strings.Contains(got, "can't set immutable config") {
+			t.Errorf("CONFIG SET %s: %s", set[0], got)
+		}
 	}
 }
 

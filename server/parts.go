@@ -14,6 +14,7 @@ import (
 // reply of any size needs little memory here.
 type parts struct {
 	s      *session
+	now    func() time.Time
 	quiet  bool          // nobody wants it
 	begun  bool          // a part was sent; all that the reply tells is durable
 	spare  []byte        // the buffer of the part before
@@ -45,7 +46,7 @@ func (s *session) inParts(c *executor.Call, quiet bool) (end func()) {
 	var st *parts
 	c.Sink = func(w *wire.Writer) error {
 		if st == nil {
-			st = &parts{s: s, quiet: quiet, room: make(chan struct{}, 1)}
+			st = &parts{s: s, now: time.Now, quiet: quiet, room: make(chan struct{}, 1)}
 		}
 		return st.part(c, w)
 	}
@@ -96,7 +97,7 @@ func (st *parts) progress(sent int64, pending int) {
 func (st *parts) await(ok func() bool) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	last, since := st.sent.Load(), time.Now()
+	last, since := st.sent.Load(), st.now()
 	for !ok() {
 		select {
 		case <-st.room:
@@ -108,11 +109,12 @@ func (st *parts) await(ok func() bool) error {
 				return errPartsGone
 			}
 		}
+		now := st.now()
 		if n := st.sent.Load(); n-last >= partsStep {
-			last, since = n, time.Now()
+			last, since = n, now
 		}
 		switch {
-		case time.Since(since) > partsPatience:
+		case now.Sub(since) > partsPatience:
 			return errPartsSlow
 		case st.s.srv.draining.Load():
 			return errPartsStop
@@ -129,7 +131,7 @@ func (st *parts) end(failed bool) {
 	}
 	st.s.car.post(func() { st.s.parts = nil })
 	if failed {
-		st.s.srv.log.Warn("a reply broke off, and its connection is closed", "client", st.s.id, "addr", st.s.addr)
+		st.s.srv.clientLog.Warn("a reply broke off, and its connection is closed", "client", st.s.id, "addr", st.s.addr)
 		go st.s.car.shut()
 	}
 }

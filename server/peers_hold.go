@@ -58,7 +58,7 @@ func (s *session) holdForPeers(cmd *command.Command, args [][]byte) bool {
 		ctx, cancel := context.WithTimeout(context.Background(), holdPeers)
 		defer cancel()
 		if err := p.follower.Wait(ctx, number); err != nil {
-			s.srv.log.Warn("other front ends may not know yet what a client wants to hear", "client", s.id, "err", err)
+			s.srv.clientLog.Warn("other front ends may not know yet what a client wants to hear", "client", s.id, "err", err)
 		}
 		s.car.post(s.resume)
 	}()

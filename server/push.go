@@ -87,7 +87,7 @@ func (s *session) enqueuePush(msg []byte, ticket engine.Ticket) {
 	switch {
 	case shut:
 		s.srv.stats.outputLimit.Add(1)
-		s.srv.log.Warn("closing a client: it does not read its messages", "client", s.id)
+		s.srv.clientLog.Warn("closing a client: it does not read its messages", "client", s.id, "addr", s.addr)
 		go s.car.shut() // it may wait, and this may be the carrier
 	case tell:
 		s.car.post(nil)

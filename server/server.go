@@ -58,11 +58,14 @@ type Server struct {
 	clock func() time.Time
 	seed  uint64
 	log   *slog.Logger
+	// clientLog is for lines that clients can cause at will; limited writes few of them.
+	clientLog *slog.Logger
+	limited   *limitedLog
 	// budget accounts for what clients make the process hold.
-	budget   *budget.Budget
-	relief   chan struct{} // asks for relieve
-	evictMu  sync.Mutex    // of relieve
-	reliefAt time.Time     // when relieve may try again
+	budget        *budget.Budget
+	evictRequests chan struct{} // asks watchMemory to call evictClients
+	evictMu       sync.Mutex    // held by evictClients
+	evictRetryAt  time.Time     // when evictClients may try again
 
 	ownClock   bool                             // clock is not the caller's
 	storeClock atomic.Pointer[func() time.Time] // that of a shared store
@@ -166,11 +169,13 @@ func New(o Options) (*Server, error) {
 		budget: o.Budget, cfg: o.Config, open: o.Open, clock: o.Clock, seed: o.Seed, log: o.Logger,
 		usePipes: o.Pipes || !haveLoops, databases: int(o.Config.Int("databases")),
 		started: time.Now(), runID: randomID(), stopReq: make(chan struct{}), ownClock: ownClock, beat: o.Beat,
-		patience: cmp.Or(o.Patience, 3*time.Second), relief: make(chan struct{}, 1),
+		patience: cmp.Or(o.Patience, 3*time.Second), evictRequests: make(chan struct{}, 1),
 	}
 	if ownClock {
 		srv.clock = srv.now
 	}
+	srv.limited = newLimitedLog(o.Logger)
+	srv.clientLog = slog.New(srv.limited)
 	srv.tls.handshake = cmp.Or(o.HandshakeTime, handshakeTime)
 	srv.pubsub.init()
 	srv.newScripts()
@@ -262,6 +267,7 @@ func (srv *Server) Start() error {
 	}
 	srv.background.Go(func() { srv.sample(ctx) })
 	srv.background.Go(func() { srv.watchMemory(ctx) })
+	srv.background.Go(func() { srv.limited.run(ctx) })
 	if srv.ready.Load() {
 		srv.serveStore(ctx)
 		close(srv.load.ended)
@@ -330,6 +336,7 @@ func (srv *Server) shutdown(ctx context.Context) error {
 		srv.bgStop()
 		srv.background.Wait()
 	}
+	srv.limited.flush(time.Now(), true)
 	if !srv.ready.Load() {
 		return nil
 	}

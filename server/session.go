@@ -106,13 +106,13 @@ type session struct {
 	softSince time.Time // since when the output is above its soft limit
 
 	// What the client is charged with; see held.go.
-	base     int          // what a client holds that does nothing
-	names    int          // what its subscriptions take
-	charged  atomic.Int64 // what budget.Clients has of it, but for the queue of messages
-	evicting atomic.Bool  // it is being closed for the memory it takes
-	guest    atomic.Bool  // it has to authenticate; see guests.go
-	guestAt  time.Time    // since when
-	unread   int          // how many bytes of replies it may leave unread before its commands wait
+	base       int          // what a client holds that does nothing
+	subsMemory int          // what its subscriptions take
+	charged    atomic.Int64 // what budget.Clients has of it, but for the queue of messages
+	evicting   atomic.Bool  // it is being closed for the memory it takes
+	guest      atomic.Bool  // it has to authenticate; see guests.go
+	guestAt    time.Time    // since when
+	unread     int          // how many bytes of replies it may leave unread before its commands wait
 
 	scripted *script.Record // what its scripts ran
 	scratch  wire.Writer    // where replies go that the client does not want
@@ -204,7 +204,7 @@ type parsed struct {
 // took. It stops at an incomplete command, and when the session must wait.
 func (s *session) process(data []byte) (taken int) {
 	s.hear()
-	s.bound()
+	s.setLimits()
 	for taken < len(data) && !s.waiting && !s.closing {
 		if s.stalled = s.stall(); s.stalled {
 			break
@@ -350,7 +350,7 @@ func (s *session) dispatch(cmd *command.Command, args [][]byte) bool {
 	}
 	s.lastCmd = cmd
 	if cmd == nil && foreign(args[0]) {
-		srv.log.Warn("closing a client that speaks HTTP: somebody may be using a browser to attack this server", "addr", s.addr)
+		srv.clientLog.Warn("closing a client that speaks HTTP: somebody may be using a browser to attack this server", "addr", s.addr)
 		s.closing = true
 		return true
 	}

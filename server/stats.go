@@ -29,7 +29,7 @@ type stats struct {
 	connections, rejected, netIn, netOut atomic.Int64
 	lastIn, lastOut                      atomic.Int64 // what net returned last
 	queryLimit, outputLimit              atomic.Int64
-	evicted, crowded                     atomic.Int64 // clients closed for their memory, and guests for others
+	evicted, guestsClosed                atomic.Int64 // clients closed for maxmemory-clients, and guests to make room for others
 	rates                                rates
 	startMemory                          int64
 	peakMemory                           atomic.Int64
@@ -279,7 +279,7 @@ func (srv *Server) resetStats() {
 	in, out := srv.net()
 	st.netIn.Add(-in)
 	st.netOut.Add(-out)
-	list := []*atomic.Int64{&st.connections, &st.rejected, &st.lastIn, &st.lastOut, &st.queryLimit, &st.outputLimit, &st.evicted, &st.crowded}
+	list := []*atomic.Int64{&st.connections, &st.rejected, &st.lastIn, &st.lastOut, &st.queryLimit, &st.outputLimit, &st.evicted, &st.guestsClosed}
 	if srv.ready.Load() {
 		list = append(list, &srv.exec.Stats.Hits, &srv.exec.Stats.Misses, &srv.exec.Stats.Expired, &srv.exec.Stats.Dropped)
 	}

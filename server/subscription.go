@@ -80,7 +80,7 @@ func (s *session) subscribe(k *subscriptionKind, name []byte) {
 	}
 	sub := k.join(&s.srv.pubsub, s, name)
 	(*own)[sub.topic.name] = sub
-	s.names += subscriptionSize + len(name)
+	s.subsMemory += subscriptionSize + len(name)
 	if s.subscribed.CompareAndSwap(false, true) {
 		s.srv.pubsub.clients.Add(1)
 	}
@@ -95,7 +95,7 @@ func (s *session) unsubscribe(k *subscriptionKind, name string) {
 	own := *k.own(s.subs)
 	if sub := own[name]; sub != nil {
 		delete(own, name)
-		s.names -= subscriptionSize + len(name)
+		s.subsMemory -= subscriptionSize + len(name)
 		k.leave(&s.srv.pubsub, sub)
 	}
 }
@@ -162,7 +162,7 @@ func (s *session) unsubscribeAll() {
 		return
 	}
 	subs := s.subs
-	s.subs, s.names = &subscriptions{}, 0
+	s.subs, s.subsMemory = &subscriptions{}, 0
 	s.endSubscribed()
 	if s.closed && subs.total() > portion { // what is pushed until they are gone is dropped: see discharge
 		go subs.end(&s.srv.pubsub)

@@ -26,10 +26,10 @@ const handshakeTime = 10 * time.Second
 
 // tlsFront is what the server has for TLS.
 type tlsFront struct {
-	config    atomic.Pointer[tls.Config] // nil until TLS is wanted
-	greeting  sync.Map                   // net.Conn: handshakes under way, since when
-	count     atomic.Int64               // how many
-	handshake time.Duration
+	config     atomic.Pointer[tls.Config] // nil until TLS is wanted
+	handshakes sync.Map                   // net.Conn: handshakes under way, since when
+	count      atomic.Int64               // how many
+	handshake  time.Duration
 }
 
 // tlsDirectives are those from which the configuration is made.
@@ -100,10 +100,10 @@ func (srv *Server) configureTLS() error {
 // greet lets a connection of tls-port shake hands and makes a session of it.
 func (srv *Server) greet(raw net.Conn, l *listener) {
 	t := &srv.tls
-	t.greeting.Store(raw, time.Now())
+	t.handshakes.Store(raw, time.Now())
 	srv.budget.Clients.Add(handshakeMemory)
 	done := func() {
-		t.greeting.Delete(raw)
+		t.handshakes.Delete(raw)
 		t.count.Add(-1)
 		srv.budget.Clients.Add(-handshakeMemory)
 	}
@@ -111,7 +111,7 @@ func (srv *Server) greet(raw net.Conn, l *listener) {
 	if err != nil {
 		raw.Close()
 		done()
-		srv.log.Warn("a TLS handshake failed", "addr", raw.RemoteAddr().String(), "err", err)
+		srv.clientLog.Warn("a TLS handshake failed", "addr", raw.RemoteAddr().String(), "err", err)
 		return
 	}
 	// It is told in its own language why it may not come in.
@@ -144,7 +144,7 @@ func (srv *Server) shakeHands(raw net.Conn) (*tls.Conn, error) {
 
 // stop ends the handshakes under way.
 func (t *tlsFront) stop() {
-	t.greeting.Range(func(conn, _ any) bool {
+	t.handshakes.Range(func(conn, _ any) bool {
 		conn.(net.Conn).Close()
 		return true
 	})

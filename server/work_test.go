@@ -1,7 +1,9 @@
 package server_test
 
 import (
+	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -181,38 +183,53 @@ func TestLargeTransaction(t *testing.T) {
 	}
 }
 
-// While somebody holds the memory, large commands wait, small ones do not, and who has
-// gone gives up its place.
+// While somebody holds the memory, large commands wait, small ones do not, and a client
+// that has gone, in whatever way, gives up its place.
 func TestWaitingForWorkingMemory(t *testing.T) {
-	t.Parallel()
-	f, pool := startShort(t, false, 4<<20)
-	c := f.dial()
-	c.fillMany(20000)
-	held := pool.Lease()
-	if err := held.Grow(pool.Limit()*3/4, nil); err != nil {
-		t.Fatal(err)
-	}
-	waits, gone := f.dial(), f.dial()
-	id := strings.TrimPrefix(gone.do("CLIENT", "ID"), "(integer) ")
-	waits.send("SORT", "l", "ALPHA", "STORE", "sorted")
-	eventually(t, "it takes what there is", func() bool { return pool.Used() > pool.Limit()*3/4 })
-	gone.send("ZUNIONSTORE", "never", "2", "z", "y")
-	eventually(t, "another one waits", func() bool { return pool.Figures().Waiting > 0 })
-	if got := c.do("CLIENT", "KILL", "ID", id); got != "(integer) 1" {
-		t.Fatal(got)
-	}
-	eventually(t, "it gave up", func() bool { return pool.Figures().Waiting == 0 })
-	if got := c.do("SET", "k", "v"); got != "OK" {
-		t.Error(got)
-	}
-	if got := c.do("EVAL", "local n = 0 for i = 1, 100000 do n = n + i end return n", "0"); got != "(integer) 5000050000" {
-		t.Error(got)
-	}
-	held.Release()
-	waits.want("(integer) 20000")
-	if got := c.do("EXISTS", "never"); got != "(integer) 0" {
-		t.Error("who has gone was served")
-	}
+	carriers(t, func(t *testing.T, pipes bool) {
+		f, pool := startShort(t, pipes, 4<<20)
+		c := f.dial()
+		c.fillMany(20000)
+		held := pool.Lease()
+		if err := held.Grow(pool.Limit()*3/4, nil); err != nil {
+			t.Fatal(err)
+		}
+		waits := f.dial()
+		waits.send("ZUNIONSTORE", "union", "2", "z", "y")
+		eventually(t, "it takes what there is", func() bool { return pool.Used() > pool.Limit()*3/4 })
+		for name, leave := range map[string]func(*client, *net.TCPConn, string) error{
+			"killed": func(_ *client, _ *net.TCPConn, id string) error {
+				_, err := c.Do("CLIENT", "KILL", "ID", id)
+				return err
+			},
+			"closed": func(gone *client, _ *net.TCPConn, _ string) error { return gone.Close() },
+			"reset": func(gone *client, conn *net.TCPConn, _ string) error {
+				return errors.Join(conn.SetLinger(0), gone.Close())
+			},
+			"half closed": func(_ *client, conn *net.TCPConn, _ string) error { return conn.CloseWrite() },
+		} {
+			gone := f.dial()
+			id := gone.id()
+			gone.send("SORT", "l", "ALPHA", "STORE", "never")
+			eventually(t, "another one waits", func() bool { return pool.Figures().Waiting > 0 })
+			if err := leave(gone, gone.Conn().(*net.TCPConn), id); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, name+": its place is free", func() bool { return pool.Figures().Waiting == 0 })
+			eventually(t, name+": it is closed", func() bool { return c.field(id, "id") == "" })
+		}
+		if got := c.do("SET", "k", "v"); got != "OK" {
+			t.Error(got)
+		}
+		if got := c.do("EVAL", "local n = 0 for i = 1, 100000 do n = n + i end return n", "0"); got != "(integer) 5000050000" {
+			t.Error(got)
+		}
+		held.Release()
+		waits.want("(integer) 40000")
+		if got := c.do("EXISTS", "never"); got != "(integer) 0" {
+			t.Error("who has gone was served")
+		}
+	})
 }
 
 func eventually(t *testing.T, what string, ok func() bool) {
