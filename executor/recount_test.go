@@ -32,14 +32,14 @@ func TestRecountOutlivesItsSnapshot(t *testing.T) {
 	}()
 	f := open(t, &journal{Engine: eng})
 	written := 0
-	write := func(db, n int) {
+	write := func(db, n int, prefix string) {
 		t.Helper()
 		for end := written + n; written < end; {
 			_, err := f.x.Do(nil, func(tx *keyspace.Tx) {
 				tx.DB = db
 				for range 100 {
 					written++
-					str.Set(tx, fmt.Append(nil, "key", written), keyspace.Meta{}, nil, 0)
+					str.Set(tx, fmt.Append(nil, prefix, written), keyspace.Meta{}, nil, 0)
 				}
 			})
 			if err != nil {
@@ -56,14 +56,15 @@ func TestRecountOutlivesItsSnapshot(t *testing.T) {
 		t.Fatal("the engine does not say how many snapshots it has revoked")
 		return 0
 	}
-	const keys = 10_000
-	write(0, keys)
-	revokes := 2 // as often as this
+	const keys = 6_000
+	write(0, keys, "key")
+	revokes := 2                         // as often as this
+	long := strings.Repeat("long", 1000) // few of these are much to keep
 	// stop is asked in the middle of a count.
 	stop := func() bool {
 		if revokes--; revokes >= 0 {
-			for before := revoked(); revoked() == before && written < 5_000_000; {
-				write(1, 1000)
+			for before := revoked(); revoked() == before && written < 500_000; {
+				write(1, 100, long)
 			}
 		}
 		return false
