@@ -86,7 +86,7 @@ soak: ## ten minutes of load on little memory; fails if anything grows (SOAKTIME
 # A scenario alone: go test -run TestHostile/sort, see test/hostile/doc.go.
 HOSTILE_TEST = $(GO) test -count=1 -v -timeout 120m -run 'TestHostile|Disk' ./test/hostile
 
-hostile: ## hostile clients and full disks against a real server, half an hour; prints a table, fails if a bound does not hold
+hostile: ## hostile clients and full disks against a real server, half an hour; prints two tables, fails if a bound does not hold
 	HOSTILE=full $(HOSTILE_TEST)
 
 hostile-short: ## the same with smaller counts, in minutes: what CI runs

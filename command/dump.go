@@ -142,10 +142,10 @@ func dumpString(tx *keyspace.Tx, e *rdb.Encoder, m keyspace.Meta, held func() bo
 	}
 	e.BeginString(v.Len())
 	taken := tx.Taken()
-	if !tx.Take(v.Len()) {
+	if !tx.Take(v.Len() + int64(cap(e.Buf))) {
 		return
 	}
-	tx.Give(taken) // held takes it again, with what is there already
+	tx.Give(taken) // held takes it again
 	e.Buf = slices.Grow(e.Buf, int(v.Len())+trailer)
 	if !held() {
 		return
@@ -155,7 +155,7 @@ func dumpString(tx *keyspace.Tx, e *rdb.Encoder, m keyspace.Meta, held func() bo
 		e.Zeros(at - end)
 		e.Piece(piece)
 		end = at + int64(len(piece))
-		return held()
+		return true // there is room for all of it
 	})
 	e.Zeros(v.Len() - end)
 }

@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"redoubt/budget"
 	"redoubt/keyspace"
 	"redoubt/rdb"
 	"redoubt/types"
@@ -242,6 +245,60 @@ func TestRestoreOldFields(t *testing.T) {
 	reply, _ = b.runIn("RESTORE", "gone", "1000", string(e.End()))
 	if string(reply) != "+OK\r\n" || b.find("gone").Exists() {
 		t.Errorf("all fields gone: %q", reply)
+	}
+}
+
+// A payload grows only after the memory of both, the one that there is and the one that it
+// is copied to, was had from the pool.
+func TestDumpAsksBeforeItGrows(t *testing.T) {
+	t.Parallel()
+	b := newDumpBench(t, false)
+	rng := rand.New(rand.NewPCG(1, 2))
+	noise := make([]byte, 8<<20) // which cannot be compressed
+	for i := range noise {
+		noise[i] = byte(rng.Uint32())
+	}
+	b.runIn("SET", "string", string(noise[:4<<20]))
+	for part := range slices.Chunk(noise, 10_000) {
+		b.runIn("RPUSH", "list", string(part))
+		b.runIn("SADD", "set", string(part))
+	}
+	dump := func(key string, buf []byte, limit int64) (_ []byte, held int64, err error) {
+		var pool budget.Pool
+		pool.SetLimit(limit)
+		lease := pool.Lease()
+		defer lease.Release()
+		tx := b.begin()
+		defer tx.Rows.View.Close()
+		tx.Lease = &lease
+		buf = AppendDump(tx, buf, []byte(key), tx.Find([]byte(key)))
+		return buf, lease.Held(), tx.Err()
+	}
+	for _, key := range []string{"list", "set"} {
+		refused := 0
+		for limit := int64(4 << 20); limit < 16<<20; limit += 900_000 {
+			buf, held, err := dump(key, nil, limit)
+			if err == nil {
+				t.Errorf("%s of %d bytes fits into a pool of %d", key, len(noise), limit)
+			}
+			// Each step is by a quarter: what there was before is four fifths.
+			if n := int64(cap(buf)); n > 2<<20 {
+				if refused++; held < n+n*3/4 {
+					t.Errorf("%s, a pool of %d: a payload of %d bytes was made with %d from the pool", key, limit, n, held)
+				}
+			}
+		}
+		if refused < 10 {
+			t.Errorf("%s: only %d payloads were refused when they were large", key, refused)
+		}
+	}
+	// The string alone would have room.
+	buf, _, err := dump("string", noise[:2<<20:2<<20], 6<<20)
+	if !errors.Is(err, budget.ErrTooLarge) || cap(buf) > 3<<20 {
+		t.Errorf("a string behind other replies: a payload of %d bytes, %v", cap(buf), err)
+	}
+	if _, _, err := dump("string", nil, 6<<20); err != nil {
+		t.Error(err)
 	}
 }
 

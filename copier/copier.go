@@ -253,21 +253,36 @@ func (c *copying) finish(ctx context.Context) error {
 	return nil
 }
 
-// clear removes the rows of values that were deleted.
-func (c *copying) clear(ctx context.Context) (err error) {
-	snap, err := c.to.Snapshot()
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, snap.Close()) }()
-	return keyspace.Litter(snap, func(row []byte, ranges [][2][]byte) error {
-		var b engine.Batch
-		for _, r := range ranges {
-			b.DeleteRange(r[0], r[1])
-		}
-		b.Delete(row)
-		return c.commit(ctx, &b)
+// clear removes the rows of values that were deleted. What it removes is kept for the
+// snapshot that it reads, so a store with much of that may revoke the snapshot; the next
+// one shows what is left.
+func (c *copying) clear(ctx context.Context) error {
+	return c.look(ctx, func(snap engine.Snapshot) error {
+		return keyspace.Litter(snap, func(row []byte, ranges [][2][]byte) error {
+			var b engine.Batch
+			for _, r := range ranges {
+				b.DeleteRange(r[0], r[1])
+			}
+			b.Delete(row)
+			return c.commit(ctx, &b)
+		})
 	})
+}
+
+// look calls f with a snapshot of the destination, again with a new one if that is revoked.
+func (c *copying) look(ctx context.Context, f func(engine.Snapshot) error) error {
+	for {
+		snap, err := c.to.Snapshot()
+		if err != nil {
+			return fmt.Errorf("look at the destination: %w", err)
+		}
+		err = f(snap)
+		_, _, lost := snap.Get(keyspace.CopyRow(), nil) // f may have lost another one
+		again := errors.Is(err, engine.ErrSnapshotLost) && errors.Is(lost, engine.ErrSnapshotLost) && ctx.Err() == nil
+		if err = errors.Join(err, snap.Close()); !again {
+			return err
+		}
+	}
 }
 
 // count sets the counters. Adding to one is the only thing here that must not be done

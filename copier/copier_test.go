@@ -2,6 +2,7 @@ package copier
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -16,6 +17,7 @@ import (
 	"redoubt/internal/sharedmem"
 	"redoubt/internal/typestest"
 	"redoubt/keyspace"
+	"redoubt/types/str"
 )
 
 // source is a state of a store.
@@ -307,6 +309,108 @@ func TestCopyClearsLitter(t *testing.T) {
 	}
 	sound(t, to)
 }
+
+// revoked is how many snapshots an engine has revoked.
+func revoked(t testing.TB, eng engine.Engine) int64 {
+	t.Helper()
+	for _, s := range eng.Stats().Detail {
+		if s.Name == "snapshots_revoked" {
+			return s.Value
+		}
+	}
+	t.Fatal("the engine does not say how many snapshots it has revoked")
+	return 0
+}
+
+// More is cleared than the destination keeps for a snapshot.
+func TestClearOutlivesItsSnapshot(t *testing.T) {
+	t.Parallel()
+	from, to := mem.New(), newLocal(t)
+	fill(t, from, 30)
+	const values = 45_000
+	change(t, from, func(b *engine.Batch) {
+		for id := range uint64(values) {
+			b.Put(binary.BigEndian.AppendUint64([]byte{0, 0, 6, 0, 7}, id), nil)
+		}
+	})
+	_, err := Run(t.Context(), source(t, from), to, Options{})
+	must(t, err)
+	if revoked(t, to) == 0 {
+		t.Error("no snapshot was revoked")
+	}
+	for key := range content(t, to) {
+		if strings.HasPrefix(key, "\x00\x00\x06") {
+			t.Fatalf("%x is still there", key)
+		}
+	}
+	sound(t, to)
+}
+
+// The snapshot of the destination is revoked while it is compared with the source.
+func TestVerifyOutlivesItsSnapshot(t *testing.T) {
+	t.Parallel()
+	from, to := mem.New(), newLocal(t)
+	fill(t, from, 30)
+	typestest.On(t, from, 4).Do(func(tx *keyspace.Tx) {
+		for i := range 20_000 {
+			str.Set(tx, fmt.Append(nil, "key", i), keyspace.Meta{}, nil, 0)
+		}
+	})
+	begun := 0
+	_, err := Run(t.Context(), source(t, from), to, Options{Progress: func(p Progress) {
+		if p.Phase != "verified" || p.Rows != tellEvery {
+			return
+		}
+		if begun++; begun > 1 {
+			return
+		}
+		long := strings.Repeat("long", 1000)              // few of these are much to keep
+		for n := 0; revoked(t, to) == 0 && n < 100_000; { // rows that no copy has
+			change(t, to, func(b *engine.Batch) {
+				for range 100 {
+					n++
+					b.Put(fmt.Append(keyspace.CopyRow(), long, n), nil)
+				}
+			})
+		}
+	}})
+	must(t, err)
+	if begun != 2 || revoked(t, to) != 1 {
+		t.Errorf("the copy was compared %d times, %d snapshots were revoked", begun, revoked(t, to))
+	}
+}
+
+// A source that is lost is not read again without end.
+func TestVerifyNeedsItsSource(t *testing.T) {
+	t.Parallel()
+	from := mem.New()
+	fill(t, from, 30)
+	src := source(t, from)
+	src.Rows = &readOnce{Reader: src.Rows}
+	if r, err := Run(t.Context(), src, newLocal(t), Options{}); !errors.Is(err, engine.ErrSnapshotLost) || r.Rows == 0 {
+		t.Errorf("%d rows were copied, %v", r.Rows, err)
+	}
+}
+
+// readOnce is a snapshot that is revoked after all of it was read.
+type readOnce struct {
+	engine.Reader
+	walks int
+}
+
+func (r *readOnce) Iter(lo, hi []byte, reverse bool) engine.Iterator {
+	it := r.Reader.Iter(lo, hi, reverse)
+	if lo == nil && hi == nil {
+		if r.walks++; r.walks > 1 {
+			return lostIter{it}
+		}
+	}
+	return it
+}
+
+type lostIter struct{ engine.Iterator }
+
+func (it lostIter) Close() error { return errors.Join(it.Iterator.Close(), engine.ErrSnapshotLost) }
 
 func TestIDsThatWouldComeAgain(t *testing.T) {
 	t.Parallel()

@@ -86,11 +86,15 @@ const tellEvery = 4096
 
 // verify reads both sides again and compares them.
 func (c *copying) verify(ctx context.Context) (list []Sort, err error) {
-	snap, err := c.to.Snapshot()
-	if err != nil {
-		return nil, fmt.Errorf("read the destination: %w", err)
-	}
-	defer func() { err = errors.Join(err, snap.Close()) }()
+	err = c.look(ctx, func(snap engine.Snapshot) (err error) {
+		list, err = c.compare(ctx, snap)
+		return err
+	})
+	return list, err
+}
+
+// compare compares the source with one state of the destination.
+func (c *copying) compare(ctx context.Context, snap engine.Reader) (list []Sort, err error) {
 	from, to := walk(ctx, c.from.Rows), walk(ctx, snap)
 	defer from.stop()
 	defer to.stop()

@@ -3,6 +3,7 @@ package executor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"redoubt/engine"
@@ -27,13 +28,14 @@ func (x *Executor) SetRecountDue(f func() bool) { x.sweep.leading.recountDue = f
 // counters by what they are off. Keys whose time has come and that nobody has
 // removed yet are counted, as DBSIZE does. It gives up when stop says so.
 func (x *Executor) Recount(db int, stop func() bool) (keys int64, err error) {
-	r, err := x.beginRecount(db)
-	if err != nil {
-		return 0, err
+	var r *keyspace.Recount
+	for range lostTries {
+		if r, err = x.countAll(db, stop); !errors.Is(err, engine.ErrSnapshotLost) {
+			break
+		}
 	}
-	err = errors.Join(x.space.CountAll(r, stop), r.End())
-	if err == nil && stop() {
-		err = errGivenUp
+	if errors.Is(err, engine.ErrSnapshotLost) {
+		err = fmt.Errorf("%w, in each of %d attempts; count when less is written, or raise 'maxmemory'", err, lostTries)
 	}
 	if err != nil {
 		return 0, err
@@ -56,7 +58,23 @@ func (x *Executor) Recount(db int, stop func() bool) (keys int64, err error) {
 
 var errGivenUp = errors.New("the count was given up, since the server stops")
 
-const recountTries = 50
+const (
+	recountTries = 50
+	lostTries    = 5 // a count begins anew so often when its snapshot is revoked
+)
+
+// countAll counts the keys of a database as of one moment.
+func (x *Executor) countAll(db int, stop func() bool) (*keyspace.Recount, error) {
+	r, err := x.beginRecount(db)
+	if err != nil {
+		return nil, err
+	}
+	err = errors.Join(x.space.CountAll(r, stop), r.End())
+	if err == nil && stop() {
+		err = errGivenUp
+	}
+	return r, err
+}
 
 // beginRecount fixes the moment of a count, at which the numbers of the databases
 // hold.

@@ -23,7 +23,8 @@ import (
 // that it is not. So a command pays nothing for the question.
 
 // OpenFunc opens a store. It calls progress now and then with how many bytes
-// of how many it has read, and should give up when ctx ends.
+// of how many it has read, and should give up when ctx ends: that is when the server is
+// shut down, whether the store is open by then or not.
 type OpenFunc func(ctx context.Context, progress func(done, total int64)) (engine.Engine, error)
 
 // loading is the state of the opening of the store.

@@ -17,7 +17,9 @@ import (
 // changes (docs/adr/0024): the rows of the local store, which are outside of the Go
 // heap, give way to what clients and commands hold and to what is live on the heap;
 // the heap gets what the rows and the program leave of the most that the process may
-// take, and the collector keeps it below.
+// take, and the collector keeps it below. A front end of TiKV has no rows, and leaves all
+// of that to the heap. Engine mem has its rows on the heap, and no limit: with maxmemory
+// full of rows the collector would run most of the time (docs/adr/0024).
 
 const (
 	// budgetEvery is the time between two looks at the memory, usageEvery that between
@@ -80,8 +82,22 @@ func limitHeap(budget int64) {
 	}
 }
 
+// rowStore is an engine that may have rows outside of the Go heap.
+type rowStore interface {
+	OffHeap() int64      // what they take
+	Reserve(bytes int64) // has them leave so much of their share
+	Closed() <-chan struct{}
+}
+
+// noRows stands for an engine without: its rows are on other machines.
+type noRows struct{ closed <-chan struct{} }
+
+func (noRows) OffHeap() int64            { return 0 }
+func (noRows) Reserve(int64)             {}
+func (n noRows) Closed() <-chan struct{} { return n.closed }
+
 // keepBudget sets both limits until the engine is closed.
-func keepBudget(cfg *config.Config, held *budget.Budget, eng *local.Engine) {
+func keepBudget(cfg *config.Config, held *budget.Budget, eng rowStore) {
 	tick := time.NewTicker(budgetEvery)
 	defer tick.Stop()
 	var u footprint

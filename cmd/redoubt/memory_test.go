@@ -148,3 +148,41 @@ func TestBudgetIsKept(t *testing.T) {
 	work.Release()
 	await(share)
 }
+
+// A front end of TiKV has no rows to give way: its heap alone keeps to the budget, and
+// follows it. That does not wait for the cluster.
+func TestHeapIsLimitedOnTiKV(t *testing.T) {
+	if race.Enabled {
+		t.Skip("the memory of the race detector itself would count")
+	}
+	cfg := config.NewWithMemory(1 << 30)
+	if err := cfg.Load("x.conf", strings.NewReader("engine tikv\nmaxmemory 256mb")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { debug.SetMemoryLimit(math.MaxInt64) })
+	if _, err := opener(cfg, new(budget.Budget), slog.New(slog.DiscardHandler))(t.Context(), nil); err == nil {
+		t.Fatal("a cluster was found")
+	}
+	await := func(what string, ok func(limit int64) bool) {
+		t.Helper()
+		for end := time.Now().Add(20 * time.Second); !ok(debug.SetMemoryLimit(-1)); time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("%s: the heap may take %d", what, debug.SetMemoryLimit(-1))
+			}
+		}
+	}
+	within := func(maxmemory int64) func(int64) bool {
+		return func(n int64) bool { return n > maxmemory/2 && n < rss.Bound(maxmemory) }
+	}
+	await("256mb", within(256<<20))
+	set := func(value string) {
+		t.Helper()
+		if err := cfg.Set("maxmemory", value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set("1gb")
+	await("1gb", within(1<<30))
+	set("0")
+	await("no limit", func(n int64) bool { return n == math.MaxInt64 })
+}

@@ -30,7 +30,7 @@ func opener(cfg *config.Config, held *budget.Budget, log *slog.Logger) server.Op
 	case "mem":
 		return func(context.Context, func(int64, int64)) (engine.Engine, error) { return mem.New(), nil }
 	case "tikv":
-		return tikvOpener(cfg, log)
+		return tikvOpener(cfg, held, log)
 	}
 	return localOpener(cfg, held, log)
 }
@@ -77,7 +77,7 @@ func localOpener(cfg *config.Config, held *budget.Budget, log *slog.Logger) serv
 }
 
 // tikvOpener opens the engine on a TiKV cluster.
-func tikvOpener(cfg *config.Config, log *slog.Logger) server.OpenFunc {
+func tikvOpener(cfg *config.Config, held *budget.Budget, log *slog.Logger) server.OpenFunc {
 	var open atomic.Pointer[tikv.Engine]
 	apply := func() error {
 		if eng := open.Load(); eng != nil {
@@ -89,6 +89,7 @@ func tikvOpener(cfg *config.Config, log *slog.Logger) server.OpenFunc {
 	cfg.OnChange("tikv-replica-read", apply)
 	cfg.OnChange("tikv-max-transactions", apply)
 	return func(ctx context.Context, _ func(done, total int64)) (engine.Engine, error) {
+		go keepBudget(cfg, held, noRows{ctx.Done()})
 		eng, err := tikv.Open(tikv.Options{
 			Context:         ctx,
 			PD:              addresses(cfg.Str("tikv-pd")),

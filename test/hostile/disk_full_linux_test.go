@@ -16,13 +16,32 @@ import (
 	"redoubt/internal/testserver"
 )
 
+// fullDisks are the file systems that are filled, by another process and by the store.
+var fullDisks = []struct {
+	name  string
+	fsync string
+	mount func(d *fullDisk)
+}{
+	{"ext4", "everysec", func(d *fullDisk) { d.full, d.own = d.loop("data", 300, 150), true; d.dir = d.full }},
+	{"tmpfs", "always", func(d *fullDisk) { d.full, d.own = d.tmpfs("data", 140, 30), true; d.dir = d.full }},
+	{"journal elsewhere", "everysec", func(d *fullDisk) {
+		d.full = d.tmpfs("journal", 70, 20)
+		d.dir = filepath.Join(d.at, "data")
+		d.link(d.full)
+	}},
+	{"store elsewhere", "no", func(d *fullDisk) {
+		d.full, d.own = d.tmpfs("data", 140, 60), true
+		d.dir = d.full
+		journal := filepath.Join(d.at, "journal")
+		d.ok(os.Mkdir(journal, 0o755))
+		d.link(journal)
+	}},
+}
+
 // TestFullDisk fills real file systems. It needs the right to mount them.
 func TestFullDisk(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("only root can mount the file systems that are filled")
-	}
 	program := os.Getenv("HOSTILE_BINARY")
-	if program == "" {
+	if program == "" && os.Getuid() == 0 {
 		path, err := testserver.Build()
 		if err != nil {
 			t.Fatal(err)
@@ -32,29 +51,15 @@ func TestFullDisk(t *testing.T) {
 	}
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	for _, c := range []struct {
-		name  string
-		fsync string
-		mount func(d *fullDisk)
-	}{
-		{"ext4", "everysec", func(d *fullDisk) { d.full, d.own = d.loop("data", 300, 150), true; d.dir = d.full }},
-		{"tmpfs", "always", func(d *fullDisk) { d.full, d.own = d.tmpfs("data", 140, 30), true; d.dir = d.full }},
-		{"journal elsewhere", "everysec", func(d *fullDisk) {
-			d.full = d.tmpfs("journal", 70, 20)
-			d.dir = filepath.Join(d.at, "data")
-			d.link(d.full)
-		}},
-		{"store elsewhere", "no", func(d *fullDisk) {
-			d.full, d.own = d.tmpfs("data", 140, 60), true
-			d.dir = d.full
-			journal := filepath.Join(d.at, "journal")
-			d.ok(os.Mkdir(journal, 0o755))
-			d.link(journal)
-		}},
-	} {
+	for _, c := range fullDisks {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			d := &fullDisk{T: t, program: program, at: t.TempDir(), fsync: c.fsync, seed: seed, has: make(map[int]bool)}
+			d.name = c.name
+			defer d.report()
+			if os.Getuid() != 0 {
+				d.skip("only root can mount the file systems that are filled")
+			}
 			c.mount(d)
 			d.live()
 		})
@@ -74,6 +79,44 @@ type fullDisk struct {
 	c    *respclient.Client
 	next int          // number of the next key
 	has  map[int]bool // the keys that were acknowledged; those in doubt are false
+	diskResult
+}
+
+// report adds the figures to the table, also when the test has failed or was skipped.
+func (d *fullDisk) report() {
+	switch {
+	case d.Skipped():
+		d.verdict = notRun
+	case d.Failed():
+		d.verdict = failed
+	default:
+		d.verdict = passed
+	}
+	reportDisk(d.diskResult)
+}
+
+// skip ends a scenario that cannot be run here.
+func (d *fullDisk) skip(why string) {
+	d.Helper()
+	d.events = append(d.events, strings.Join(strings.Fields(why), " ")) // in one line
+	d.Skip(why)
+}
+
+// within notes how long something took, and that it must not take longer than its bound.
+func (d *fullDisk) within(w *worst, what string, took time.Duration) time.Duration {
+	d.Helper()
+	w.add(took)
+	if took > diskBound {
+		d.Errorf("%s took %v, %v is the most", what, took, diskBound)
+	}
+	return took.Round(100 * time.Millisecond)
+}
+
+// tell notes what happened.
+func (d *fullDisk) tell(format string, args ...any) {
+	d.Helper()
+	d.events = append(d.events, fmt.Sprintf(format, args...))
+	d.Log(d.events[len(d.events)-1])
 }
 
 // live is the life of the store: everything acknowledged is there at each of its turns.
@@ -87,12 +130,12 @@ func (d *fullDisk) live() {
 	d.compare("after kill -9 on a full disk")
 	d.refuses()
 	d.free(9)
-	ended := d.terminate()
+	d.terminate()
 	d.start()
 	d.compare("after SIGTERM on a full disk")
 	d.refuses()
 	release()
-	room := d.recovers("another process gave space back")
+	d.tell("writes again %v after another process gave space back", d.recovers("another process gave space back"))
 	d.compare("when there is space")
 	if d.own {
 		d.fills()
@@ -100,7 +143,7 @@ func (d *fullDisk) live() {
 	d.terminate()
 	d.start()
 	d.compare("after all")
-	d.Logf("%d keys were written; writes went on %v after there was space; SIGTERM took %v", d.next, room, ended)
+	d.tell("%d keys written", d.next)
 }
 
 // fills has the server itself fill its disk, and get out of that by itself.
@@ -114,7 +157,7 @@ func (d *fullDisk) fills() {
 		d.fill(30_000)
 		d.free(nth)
 		if took, ok := d.works(10 * time.Second); ok {
-			d.Logf("writes went on %v after one key in %d was deleted", took, nth)
+			d.tell("%v after one key in %d was deleted", took.Round(100*time.Millisecond), nth)
 			break
 		}
 	}
@@ -123,10 +166,10 @@ func (d *fullDisk) fills() {
 	d.fill(30_000)
 	d.want("OK", "FLUSHALL")
 	clear(d.has)
-	d.Logf("writes went on %v after FLUSHALL", d.recovers("FLUSHALL"))
+	d.tell("%v after FLUSHALL", d.recovers("FLUSHALL"))
 	d.fill(30_000)
 	d.ok(os.Remove(filepath.Join(d.full, "ballast")))
-	d.Logf("writes went on %v after the ballast had gone", d.recovers("the ballast is gone"))
+	d.tell("%v after a file had gone", d.recovers("the ballast is gone"))
 }
 
 func (d *fullDisk) start() {
@@ -165,10 +208,14 @@ func (d *fullDisk) misconf(v respclient.Value) {
 	}
 }
 
-// refuses expects a full disk to be told everywhere, and reads to work.
+// refuses expects a full disk to be told everywhere, by the first error, and reads to work.
 func (d *fullDisk) refuses() {
 	d.Helper()
-	d.await("a full disk", func() bool { return d.do("SET", "probe", "x").IsError() })
+	began := time.Now()
+	var first respclient.Value
+	d.await("a full disk", func() bool { first = d.do("SET", "probe", "x"); return first.IsError() })
+	d.misconf(first)
+	d.within(&d.refused, "the first refusal", time.Since(began))
 	if v := d.do("DEL", "probe"); v.IsError() {
 		d.Fatalf("DEL on a full disk: %s", v)
 	}
@@ -222,7 +269,7 @@ func (d *fullDisk) recovers(why string) time.Duration {
 	if !ok {
 		d.Fatalf("no writes, though %s: %s", why, d.do("SET", "probe", "x"))
 	}
-	return took
+	return d.within(&d.again, "until writes worked, though "+why+",", took)
 }
 
 // works says whether writes work within a time.
@@ -231,7 +278,7 @@ func (d *fullDisk) works(patience time.Duration) (took time.Duration, ok bool) {
 	for began := time.Now(); time.Since(began) < patience; time.Sleep(20 * time.Millisecond) {
 		if !d.do("SET", "probe", "x").IsError() {
 			d.want("1", "DEL", "probe")
-			return time.Since(began).Round(100 * time.Millisecond), true
+			return time.Since(began), true
 		}
 	}
 	return 0, false
@@ -279,11 +326,13 @@ func (d *fullDisk) value(n int) string {
 
 func (d *fullDisk) do(args ...string) respclient.Value {
 	d.Helper()
-	d.ok(d.c.Conn().SetDeadline(time.Now().Add(30 * time.Second))) // nobody hangs
+	began := time.Now()
+	d.ok(d.c.Conn().SetDeadline(began.Add(30 * time.Second))) // nobody hangs
 	v, err := d.c.Do(args...)
 	if err != nil {
 		d.Fatalf("%.60q: %v", args, err)
 	}
+	d.within(&d.slowest, args[0], time.Since(began))
 	return v
 }
 
@@ -318,7 +367,7 @@ func (d *fullDisk) loop(name string, size, ballast int) string {
 	d.ok(os.Mkdir(dir, 0o755))
 	for _, command := range [][]string{{"mkfs.ext4", "-q", "-F", image}, {"mount", "-o", "loop", image, dir}} {
 		if out, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
-			d.Skipf("no file system can be mounted here: %v: %v: %s", command, err, out)
+			d.skip(fmt.Sprintf("no file system can be mounted here: %v: %v: %s", command, err, out))
 		}
 	}
 	return d.mounted(dir, ballast)
@@ -329,7 +378,7 @@ func (d *fullDisk) tmpfs(name string, size, ballast int) string {
 	dir := filepath.Join(d.at, name)
 	d.ok(os.Mkdir(dir, 0o755))
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%dm", size)); err != nil {
-		d.Skipf("no file system can be mounted here: %v", err)
+		d.skip(fmt.Sprintf("no file system can be mounted here: %v", err))
 	}
 	return d.mounted(dir, ballast)
 }
@@ -410,11 +459,12 @@ func (d *fullDisk) glutton() (release func()) {
 	return release
 }
 
-func (d *fullDisk) terminate() time.Duration {
+func (d *fullDisk) terminate() {
 	d.Helper()
 	began := time.Now()
-	if code, err := d.p.Terminate(time.Minute); err != nil || code != 0 {
+	code, err := d.p.Terminate(time.Minute)
+	if d.code = max(d.code, code); err != nil || code != 0 {
 		d.Fatalf("SIGTERM: exit code %d, %v", code, err)
 	}
-	return time.Since(began).Round(time.Millisecond)
+	d.within(&d.ended, "SIGTERM", time.Since(began))
 }
