@@ -68,7 +68,7 @@ func TestHeavyCallsAskForAWorker(t *testing.T) {
 		}
 		c := &Ctx{Cmd: b.table.Find(raw), Args: raw, Limits: &b.limits, Reply: &wire.Writer{Proto: 2}, Tx: b.begin()}
 		c.Tx.Worker = false
-		if err := c.Cmd.Run(c); err != nil || !errors.Is(c.Tx.Err(), keyspace.ErrHeavy) {
+		if err := c.Cmd.Run(c); err != nil || !errors.Is(c.Tx.Err(), keyspace.TakesLong) {
 			t.Errorf("%s: %v, %v", call, err, c.Tx.Err())
 		}
 		b.batch.Reset()

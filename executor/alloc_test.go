@@ -48,7 +48,7 @@ func turns(t testing.TB, lines ...string) (turn func(), w *wire.Writer) {
 		b.Fetch()
 		for _, p := range list {
 			call = Call{Cmd: p.cmd, Args: p.args, Reply: w}
-			if !b.Run(&call) {
+			if b.Run(&call) != 0 {
 				t.Fatalf("%s was left to a worker", p.cmd.Name)
 			}
 		}

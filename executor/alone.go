@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 
-	"redoubt/command"
 	"redoubt/engine"
+	"redoubt/keyspace"
 )
 
 // Commands that a loop left to a worker: those that take long, need rows from disk,
@@ -56,59 +56,32 @@ func (x *Executor) runShared(c *Call) (t engine.Ticket) {
 	return t
 }
 
-func (b *Batch) runAlone(c *Call) engine.Ticket {
-	defer b.lease.Pass()
-	b.alone = c.flags()&command.Alone != 0
-	if c.Cmd.Flags&command.OneState != 0 {
-		return b.runFrozen(c)
-	}
+func (b *Batch) runAlone(c *Call) (t engine.Ticket) {
+	defer func() {
+		b.lease.Pass()
+		b.mode = Worker
+	}()
 	if b.x.shared != nil && b.joins(c) {
 		return c.ready(b.Commit())
 	}
-	if !b.runAgain(c) {
-		b.Commit()
-		if (c.Heavy || c.Whole) && !c.writes() {
-			return b.runFrozen(c)
-		}
-		// Nothing is held any more, so that all may be waited for.
-		if b.alone = c.Whole; !b.alone || !b.runAgain(c) {
-			b.refuse(c)
-		}
-	}
-	return c.ready(b.Commit())
-}
-
-// runAgain runs a call, and runs it again as long as it has to make room for others
-// or to wait for its turn.
-func (b *Batch) runAgain(c *Call) (done bool) {
-	for !b.Run(c) {
-		if !c.Yielded && !c.Short {
-			return false
-		}
-		b.Commit() // gives all latches and all memory back
-		if c.Short && !b.awaitTurn(c) {
-			return true
-		}
-	}
-	return true
-}
-
-func (b *Batch) refuse(c *Call) {
-	c.fail(errors.New("internal error: no worker can run this command"))
-}
-
-// runFrozen runs a command that reads many rows, on a snapshot. It holds no latch
-// meanwhile, not even that of the whole keyspace: it may take as long as its
-// client takes to read the reply.
-func (b *Batch) runFrozen(c *Call) engine.Ticket {
 	b.snapshots = maxSnapshots
 	for {
-		seen, done := b.tryFrozen(c)
-		if done || c.Short && !b.awaitTurn(c) {
-			return seen
-		}
-		if c.Revoked {
+		d := b.runIn(c.mode(), c, &t)
+		switch d {
+		case 0:
+			return t
+		case keyspace.GivesWay:
+		case keyspace.NeedsMemory:
+			if !b.awaitTurn(c) {
+				return t
+			}
+		case keyspace.NeedsSnapshot:
 			b.snapshots--
+		default:
+			if c.mode() == b.mode {
+				c.fail(errors.New("internal error: no worker can run this command"))
+				return t
+			}
 		}
 	}
 }
@@ -116,14 +89,27 @@ func (b *Batch) runFrozen(c *Call) engine.Ticket {
 // maxSnapshots is how many snapshots a command is given: the engine may revoke one.
 const maxSnapshots = 4
 
-// tryFrozen is runFrozen until the call has to wait for its turn, or for another
-// snapshot.
-func (b *Batch) tryFrozen(c *Call) (seen engine.Ticket, done bool) {
+// runIn runs a call in some mode, commits it, and sets t to what its reply waits for. On a
+// detour it has given back all latches and all memory.
+func (b *Batch) runIn(m Mode, c *Call, t *engine.Ticket) (d keyspace.Detour) {
+	if b.mode = m; m == Snapshot {
+		*t, d = b.runFrozen(c)
+		return d
+	}
+	d = b.Run(c)
+	*t = c.ready(b.Commit())
+	return d
+}
+
+// runFrozen runs a command that reads many rows, on a snapshot. It holds no latch
+// meanwhile, not even that of the whole keyspace: it may take as long as its
+// client takes to read the reply.
+func (b *Batch) runFrozen(c *Call) (seen engine.Ticket, d keyspace.Detour) {
 	// The latch comes first: the snapshot must be one of the databases as they
 	// are numbered now.
 	if _, err := b.begin(); err != nil {
 		c.fail(err)
-		return 0, true
+		return 0, 0
 	}
 	snap, err := b.x.eng.Snapshot()
 	if err == nil && b.x.shared != nil {
@@ -131,23 +117,22 @@ func (b *Batch) tryFrozen(c *Call) (seen engine.Ticket, done bool) {
 			err = errors.Join(err, snap.Close())
 		}
 	}
+	if err == nil {
+		b.tx.Rows.View = frozen{snap, b.tx.Rows.View, b.x.log}
+		b.tx.Numbers = b.x.space.Numbers()
+	}
+	seen = b.x.eng.Committed()
+	b.unlock()
 	if err != nil {
 		b.Commit()
 		c.fail(fmt.Errorf("snapshot: %w", err))
-		return 0, true
+		return 0, 0
 	}
-	live := b.tx.Rows.View
-	b.tx.Rows.View, b.frozen, b.tx.Numbers = frozen{snap, live, b.x.log}, true, b.x.space.Numbers()
-	seen = b.x.eng.Committed()
-	b.unlock()
 	c.Wait = seen // for the parts that go to Sink
-	if done = b.Run(c); !done && !c.Short && !c.Revoked {
-		b.refuse(c)
-		done = true
-	}
+	d = b.Run(c)
 	b.Commit()
-	b.frozen, b.tx.Numbers = false, nil
-	return seen, done
+	b.tx.Numbers = nil
+	return seen, d
 }
 
 // frozen is a snapshot in the place of a view.

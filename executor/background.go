@@ -274,7 +274,6 @@ func (x *Executor) Do(stripes []uint32, f func(*keyspace.Tx)) (engine.Ticket, er
 func (x *Executor) do(f func(*Batch)) (engine.Ticket, error) {
 	b := x.idle.Get().(*Batch)
 	defer b.rest()
-	b.alone = false
 	if _, err := b.begin(); err != nil {
 		return 0, err
 	}
@@ -288,7 +287,7 @@ func (x *Executor) do(f func(*Batch)) (engine.Ticket, error) {
 	failed := b.tx.Err()
 	if x.shared != nil {
 		b.guarded(mark, checks, failed)
-		b.stale(failed)
+		b.shared.outdated = b.shared.outdated || b.detour(failed) == keyspace.Stale
 	}
 	if failed != nil {
 		b.tx.Rollback(mark)

@@ -437,7 +437,7 @@ func TestManyArgumentsAreForAWorker(t *testing.T) {
 		args = append(args, []byte("k"))
 	}
 	call := Call{Cmd: table().Lookup(args[0]), Args: args, Reply: &wire.Writer{Proto: 2}}
-	equal(t, "run by the loop", f.x.NewBatch().Run(&call), false)
+	equal(t, "detour", f.x.NewBatch().Run(&call), keyspace.NeedsWorker)
 	f.x.RunAlone(&call)
 	equal(t, "reply", string(call.Reply.Buf), ":0\r\n")
 }

@@ -5,6 +5,7 @@ import (
 
 	"redoubt/command"
 	"redoubt/engine"
+	"redoubt/keyspace"
 	"redoubt/wire"
 )
 
@@ -50,24 +51,12 @@ type Call struct {
 	Wait   engine.Ticket
 	Own    bool
 	Failed bool // the reply is an error
-	// Cold: Run said false because rows are not in memory. RunAlone then takes
-	// its turn among those that read from disk.
+	// Detour is how the call must be run instead, if Run returned one. RunAlone begins
+	// with that.
+	Detour keyspace.Detour
+	// Cold: it met rows that are not in memory. RunAlone takes its turn among those that
+	// read from disk.
 	Cold bool
-	// Heavy: Run said false because the command takes long. A read is then run on
-	// a state of its own, so that it holds nobody up.
-	Heavy bool
-	// Whole: Run said false because the command reads keys that it did not name. It
-	// is then run on a state of its own, or alone if it writes.
-	Whole bool
-	// Yielded: Run said false because somebody else needs the whole keyspace.
-	// RunAlone runs it again.
-	Yielded bool
-	// Short: Run said false because the command needs working memory that others hold.
-	// RunAlone runs it again when it is its turn.
-	Short bool
-	// Revoked: Run said false because the engine has revoked the snapshot. RunAlone runs
-	// it again on another.
-	Revoked bool
 	// Selected is the database that EXEC's commands left selected.
 	Selected int
 	// Streamed: a part of the reply went to Sink. If it then failed, the rest
@@ -75,6 +64,36 @@ type Call struct {
 	Streamed bool
 	// Blocked: there is no reply; the waiter that OnBlock made will have it.
 	Blocked bool
+}
+
+// Mode is where and on what a call is run.
+type Mode uint8
+
+const (
+	// Loop: on an event loop. It never waits, for latches or for a disk.
+	Loop Mode = iota
+	// Worker: on a goroutine of its own, where it may wait and take long.
+	Worker
+	// Snapshot: on a worker, which reads a snapshot and holds no latch.
+	Snapshot
+	// Exclusive: on a worker, which holds the latch of the whole keyspace.
+	Exclusive
+)
+
+// mode is how a worker is to run the call: by what its command needs, and by its detour.
+func (c *Call) mode() Mode {
+	flags, d := c.flags(), c.Detour
+	switch {
+	case flags&command.Alone != 0:
+		return Exclusive
+	case c.Cmd.Flags&command.OneState != 0:
+		return Snapshot
+	case (d == keyspace.TakesLong || d == keyspace.NeedsOneState || d == keyspace.NeedsLatch) && !c.writes():
+		return Snapshot
+	case d == keyspace.NeedsOneState:
+		return Exclusive
+	}
+	return Worker
 }
 
 // apart are the flags of commands that are never run together with others.

@@ -118,12 +118,12 @@ func (b *Batch) commit() {
 			t = 0
 		}
 	}
-	if b.alone && t != 0 {
+	if b.mode == Exclusive && t != 0 {
 		b.x.wholeLast.Store(uint64(t))
 	}
 	b.unlatch(t)
 	b.tx.Rows.View.Close()
-	if !b.frozen {
+	if b.mode != Snapshot {
 		b.unlock()
 	}
 	b.open = false

@@ -129,7 +129,6 @@ func (x *Executor) runCrowd(calls []*Call) (done int, t engine.Ticket) {
 			c.Reply.Buf = c.Reply.Buf[:c.Start]
 		}
 	}
-	b.alone = false
 	b.shared.crowd, b.shared.apart = true, false
 	err := b.retry(nil, func() (err error) {
 		takeBack()

@@ -387,7 +387,7 @@ func TestAnEngineThatBeginsNothing(t *testing.T) {
 func TestAWorkerAlwaysReplies(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	for name, err := range map[string]error{"heavy": keyspace.ErrHeavy, "latch": keyspace.ErrLatch} {
+	for name, err := range map[string]error{"heavy": keyspace.TakesLong, "latch": keyspace.NeedsLatch} {
 		cmd := custom(name, command.Write, func(c *command.Ctx) error {
 			store(c.Tx, c.Args[1], "v")
 			c.Reply.OK()

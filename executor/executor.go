@@ -161,12 +161,11 @@ func (x *Executor) Listening(c keyspace.Class) { x.listening.Store(uint32(c)) }
 // Batch is a run of commands that are committed together.
 type Batch struct {
 	x      *Executor
-	worker bool // may wait and may take long
+	worker bool // made for a worker; other batches look at it
+	mode   Mode
 
 	open      bool
-	alone     bool
-	frozen    bool // reads a snapshot
-	snapshots int  // that the call may still have, this one included
+	snapshots int // that the call may still have, this one included
 	rows      engine.Batch
 	fx        keyspace.Effects
 	tx        keyspace.Tx
@@ -237,7 +236,7 @@ func (b *Batch) begin() (bool, error) {
 			return false, fmt.Errorf("begin: %w", err)
 		}
 	}
-	view, err := b.x.eng.Begin(b.worker)
+	view, err := b.x.eng.Begin(b.mode != Loop)
 	if err != nil {
 		b.unlock()
 		return false, fmt.Errorf("begin: %w", err)
@@ -249,7 +248,7 @@ func (b *Batch) begin() (bool, error) {
 	now := b.x.clock()
 	b.tx.Now, b.tx.NowMicros, b.seconds = now.UnixMilli(), now.UnixMicro(), uint32(now.Unix())
 	b.tx.Listening = keyspace.Class(b.x.listening.Load())
-	b.tx.Worker = b.worker
+	b.tx.Worker = b.mode != Loop
 	for i, limits := 0, b.x.limits.Load(); i < len(b.ctxs); i++ {
 		b.ctxs[i].Limits = limits
 	}
@@ -259,42 +258,47 @@ func (b *Batch) begin() (bool, error) {
 // lock takes the whole keyspace's latch. It says false when the batch would have to
 // wait and may not.
 func (b *Batch) lock() bool {
-	switch {
-	case b.alone:
-		b.x.lockWhole()
-	case b.worker:
-		b.x.whole.RLock()
-	default:
+	switch b.mode {
+	case Loop:
 		return b.x.whole.TryRLock()
+	case Exclusive:
+		b.x.lockWhole()
+	default:
+		b.x.whole.RLock()
 	}
 	return true
 }
 
 func (b *Batch) unlock() {
-	if b.alone {
+	if b.mode == Exclusive {
 		b.x.whole.Unlock()
 	} else {
 		b.x.whole.RUnlock()
 	}
 }
 
-// Run runs one command, appends its reply to c.Reply and says true. It says
-// false, and has done nothing, when the command is for a worker: the caller
-// commits the batch and then hands the call to Executor.RunAlone elsewhere.
-func (b *Batch) Run(c *Call) bool {
-	c.Failed, c.Blocked, c.Heavy, c.Whole, c.Streamed, c.Yielded, c.Short, c.Revoked = false, false, false, false, false, false, false, false
+// Run runs one command and appends its reply to c.Reply. If it returns a detour it has
+// done nothing: the caller commits the batch and then hands the call, which knows the
+// detour, to Executor.RunAlone elsewhere.
+func (b *Batch) Run(c *Call) keyspace.Detour {
+	c.Failed, c.Blocked, c.Streamed = false, false, false
+	c.Detour = b.run(c)
+	return c.Detour
+}
+
+func (b *Batch) run(c *Call) keyspace.Detour {
 	b.guard, b.tx.Unrefused = c.Guard, false
-	if !b.worker {
+	if b.mode == Loop {
 		c.Cold = false
 		if c.flags()&(command.Alone|command.Slow|command.OneState) != 0 || b.x.remote || c.weight() > heavyArgs {
-			return false
+			return keyspace.NeedsWorker
 		}
 		if c.writes() && b.x.eng.Congested() {
 			b.x.Stats.Slowed.Add(1)
-			return false
+			return keyspace.NeedsWorker
 		}
-	} else if flags := c.flags(); !b.alone && flags&command.Alone != 0 || !b.frozen && flags&command.OneState != 0 {
-		return false
+	} else if flags := c.flags(); b.mode != Exclusive && flags&command.Alone != 0 || b.mode != Snapshot && flags&command.OneState != 0 {
+		return keyspace.NeedsWorker
 	}
 	if !b.shared.together && (b.lease.Held() > 0 || b.rows.Len() >= batchRows || b.rows.Size() >= batchBytes || c.Watch != nil && len(b.fx.Touched) > 0) {
 		b.commit()
@@ -304,16 +308,16 @@ func (b *Batch) Run(c *Call) bool {
 		if err != nil {
 			c.Wait, c.Own = 0, false
 			c.fail(err)
-			return true
+			return 0
 		}
 		if !ok {
-			return false
+			return keyspace.NeedsWorker
 		}
 		latched, write := b.latchKeys(c)
 		if !latched {
 			if len(b.replies) == 0 { // this was a fresh batch already
 				if lingered++; lingered > maxLinger || !b.linger() {
-					return false
+					return keyspace.NeedsWorker
 				}
 				continue
 			}
@@ -326,69 +330,43 @@ func (b *Batch) Run(c *Call) bool {
 		if b.x.remote {
 			b.gather(c)
 		}
-		switch b.attempt(c, write) {
-		case answered:
+		switch d := b.attempt(c, write); d {
+		case 0:
+			if c.Blocked {
+				return 0
+			}
 			if b.needy == c.Cmd && b.tx.Reads() < 2 {
 				b.needy = nil
 			}
 			if len(b.fx.Ready) > 0 {
 				b.wake()
 			}
-			return true
-		case blocks:
-			return true
-		case unlatched:
+			return 0
+		case keyspace.Stale:
+			return 0 // the commit will come to nothing
+		case keyspace.NeedsLatch:
 			if b.x.shared != nil {
 				b.x.needy[c.Cmd.ID%maxCommands].Store(needyCalls)
 				b.commit()
 				continue // now on the state of one moment
 			}
 			b.needy = c.Cmd
-			if b.tryLatch(b.keys) {
-				continue // now with its latch
+			if !b.tryLatch(b.keys) {
+				return d
 			}
-			return false
-		case tooHeavy:
-			c.Heavy = true
-			return false
-		case unseen:
-			c.Whole = true
-			return false
-		case yielded:
-			c.Yielded = true
-			return false
-		case lacking:
-			c.Short = true
-			return false
-		case revoked:
-			c.Revoked = true
-			return false
-		case cold:
+		case keyspace.NeedsDisk:
 			b.x.Stats.Cold.Add(1)
 			c.Cold = true
-			return false
+			return d
+		default:
+			return d
 		}
 	}
 }
 
-// verdict is what came of running a call.
-type verdict int
-
-const (
-	answered  verdict = iota // with a result or an error
-	blocks                   // it waits
-	unlatched                // it must be run again with the latch of its key
-	tooHeavy                 // it is for a worker
-	unseen                   // and needs one state of all keys
-	yielded                  // it gave way
-	lacking                  // it needs memory that others hold
-	revoked                  // it needs another snapshot
-	cold                     // or needs rows from disk
-)
-
-// attempt runs a call whose latches are held, as far as they are needed. Unless it
-// is answered the call has left no trace.
-func (b *Batch) attempt(c *Call, write bool) verdict {
+// attempt runs a call whose latches are held, as far as they are needed. If it returns
+// a detour, or the call is blocked, the call has left no trace.
+func (b *Batch) attempt(c *Call, write bool) keyspace.Detour {
 	start := len(c.Reply.Buf)
 	mark, checks := b.prepare(c, write), b.rows.CheckMark()
 	messages := len(b.fx.Messages)
@@ -402,14 +380,16 @@ func (b *Batch) attempt(c *Call, write bool) verdict {
 	if failed := b.tx.Err(); failed != nil {
 		err = b.outOfMemory(failed)
 	}
-	if b.stale(err) {
+	d := b.detour(err)
+	if d == keyspace.Stale {
+		b.shared.outdated = true
 		b.tx.Rollback(mark)
 		c.Reply.Buf = c.Reply.Buf[:start]
-		return answered
+		return d
 	}
 	if c.Streamed {
 		c.Failed = err != nil
-		return answered
+		return 0
 	}
 	if err != nil {
 		var block *command.Block
@@ -420,30 +400,15 @@ func (b *Batch) attempt(c *Call, write bool) verdict {
 		}
 		switch {
 		case w != nil && block.Keep:
-		case w == nil && waits || b.again(err):
+		case w == nil && waits || d != 0:
 			b.tx.Rollback(mark)
 		default:
 			b.tx.Undo(mark)
 		}
 		c.Reply.Buf = c.Reply.Buf[:start]
 		switch {
-		case errors.Is(err, keyspace.ErrLatch):
-			if b.tx.Latched {
-				return tooHeavy
-			}
-			return unlatched
-		case errors.Is(err, keyspace.ErrHeavy):
-			return tooHeavy
-		case errors.Is(err, keyspace.ErrWhole):
-			return unseen
-		case errors.Is(err, keyspace.ErrYield):
-			return yielded
-		case errors.Is(err, keyspace.ErrTurn):
-			return lacking
-		case b.revoked(err):
-			return revoked
-		case !b.worker && errors.Is(err, engine.ErrCold):
-			return cold
+		case d != 0:
+			return d
 		case waits:
 			if w != nil && b.x.shared != nil {
 				b.parks(w)
@@ -452,7 +417,7 @@ func (b *Batch) attempt(c *Call, write bool) verdict {
 			}
 			c.Blocked = true
 			c.Wait, c.Own = 0, false
-			return blocks
+			return 0
 		}
 		c.fail(err)
 	} else if len(c.Reply.Buf) > start && c.Reply.Buf[start] == '-' {
@@ -463,7 +428,28 @@ func (b *Batch) attempt(c *Call, write bool) verdict {
 		b.told = max(b.told, c.Wait)
 	}
 	b.note(c, start)
-	return answered
+	return 0
+}
+
+// detour is the one that an error of an execution asks for, if any.
+func (b *Batch) detour(err error) keyspace.Detour {
+	if err == nil {
+		return 0
+	}
+	var d keyspace.Detour
+	switch {
+	case errors.As(err, &d):
+		if d == keyspace.NeedsLatch && b.tx.Latched {
+			return keyspace.TakesLong
+		}
+	case b.mode == Loop && errors.Is(err, engine.ErrCold):
+		return keyspace.NeedsDisk
+	case b.mode == Snapshot && b.snapshots > 1 && errors.Is(err, engine.ErrSnapshotLost):
+		return keyspace.NeedsSnapshot
+	case b.x.shared != nil && errors.Is(err, engine.ErrConflict):
+		return keyspace.Stale
+	}
+	return d
 }
 
 // prepare has the handler of a call find what it needs.
@@ -472,28 +458,16 @@ func (b *Batch) prepare(c *Call, write bool) keyspace.TxMark {
 	b.nested, b.next, b.reads = 0, 0, 0
 	// Without keys there are no latches: such a call must not write, whatever
 	// its handler thinks of its arguments.
-	b.tx.DB, b.tx.Writable = c.DB, write && (len(b.keys) > 0 || b.alone || b.frozen)
+	b.tx.DB, b.tx.Writable = c.DB, write && (len(b.keys) > 0 || b.mode >= Snapshot)
 	b.tx.Latched = write || len(b.keys) != 1 || b.x.latches.tab[b.keys[0]].owner.Load() == b
-	b.tx.Worker = b.worker && (write || b.frozen)
+	b.tx.Worker = b.mode != Loop && (write || b.mode == Snapshot)
 	b.tx.Cold = c.Cold
-	b.tx.OneState = b.frozen || b.alone || b.x.shared != nil && !write
+	b.tx.OneState = b.mode >= Snapshot || b.x.shared != nil && !write
 	if b.x.shared != nil {
 		b.tx.Latched = !b.lone(c, write)
 	}
 	b.tx.By = c.By
 	return mark
-}
-
-// again says that an execution ended because it must be run in another way.
-func (b *Batch) again(err error) bool {
-	return errors.Is(err, keyspace.ErrLatch) || errors.Is(err, keyspace.ErrHeavy) || errors.Is(err, keyspace.ErrWhole) ||
-		errors.Is(err, keyspace.ErrTurn) || b.revoked(err) || !b.worker && errors.Is(err, engine.ErrCold)
-}
-
-// revoked says that the snapshot was revoked under an execution, and that it may have
-// another.
-func (b *Batch) revoked(err error) bool {
-	return b.frozen && b.snapshots > 1 && errors.Is(err, engine.ErrSnapshotLost)
 }
 
 // heavyArgs is how many arguments a command may have to be run on a loop.
@@ -526,7 +500,7 @@ func (b *Batch) exec(c *Call) (err error) {
 	ctx := b.context(0, c.Cmd, c.Args, c.Reply)
 	ctx.NoBlock = c.OnBlock == nil
 	ctx.Sink = nil
-	if b.frozen && c.Sink != nil {
+	if b.mode == Snapshot && c.Sink != nil {
 		ctx.Sink = func(w *wire.Writer) error {
 			if !c.Streamed {
 				b.keepsMemory()
@@ -562,7 +536,7 @@ func (b *Batch) context(depth int, cmd *command.Command, args [][]byte, w *wire.
 func (b *Batch) latchKeys(c *Call) (ok, write bool) {
 	write = c.writes()
 	b.keys = b.keys[:0]
-	if b.alone || b.frozen {
+	if b.mode >= Snapshot {
 		return true, write
 	}
 	if c.Queue != nil {
@@ -580,13 +554,13 @@ func (b *Batch) latchKeys(c *Call) (ok, write bool) {
 	if b.x.shared != nil && !write && c.Watch == nil && c.Cmd.Flags&command.Blocking == 0 {
 		return true, false // a view shows one state
 	}
-	if len(b.keys) == 0 || (len(b.keys) == 1 && c.Cmd.Flags&(command.Write|command.MayReplicate|command.Blocking) == 0 && c.Watch == nil && c.Queue == nil && !b.worker) {
+	if len(b.keys) == 0 || (len(b.keys) == 1 && c.Cmd.Flags&(command.Write|command.MayReplicate|command.Blocking) == 0 && c.Watch == nil && c.Queue == nil && b.mode == Loop) {
 		if b.needy == c.Cmd {
 			b.tryLatch(b.keys) // else it tries without
 		}
 		return true, write
 	}
-	if b.worker && len(b.held) == 0 {
+	if b.mode != Loop && len(b.held) == 0 {
 		b.keys = b.latch(b.keys)
 		return true, write
 	}
@@ -632,7 +606,7 @@ func (b *Batch) used(c *Call, write bool) {
 // refused by its Run.
 func (x *Executor) NewWaitingBatch() *Batch {
 	b := x.NewBatch()
-	b.worker = true
+	b.worker, b.mode = true, Worker
 	if x.eng.Capabilities().CheapRangeDelete {
 		b.tx.Aside = x.commitAside
 	}

@@ -121,7 +121,7 @@ func (c *client) try(line string) bool {
 
 func (c *client) tryCmd(cmd *command.Command, args [][]byte) bool {
 	c.call = Call{Cmd: cmd, Args: args, DB: c.db, Reply: &c.w}
-	return c.b.Run(&c.call)
+	return c.b.Run(&c.call) == 0
 }
 
 // run runs a command that the batch must take, without a commit.

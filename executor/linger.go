@@ -36,7 +36,7 @@ type lingering struct {
 // The batch is empty. It says false if the latches are in the hands of a worker, or are
 // not given back.
 func (b *Batch) linger() bool {
-	if b.worker {
+	if b.mode != Loop {
 		return false
 	}
 	b.commit()

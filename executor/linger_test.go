@@ -33,7 +33,7 @@ func TestALoopWaitsForNoWorker(t *testing.T) {
 	f := newFixture(t)
 	f.x.lingerFor = time.Hour
 	a, b := f.client(), f.client()
-	a.b.worker = true
+	a.b.worker, a.b.mode = true, Worker
 	a.run("set k 1")
 	equal(t, "incr k", b.try("incr k"), false)
 	a.commit()

@@ -35,7 +35,7 @@ var saysRan = &command.Command{Name: "ran", Arity: 1, Run: func(c *command.Ctx) 
 // tryExec gives a transaction to the batch.
 func (c *client) tryExec(w *Watch, lines ...string) bool {
 	c.call = Call{Cmd: command.Exec, Args: words("exec"), DB: c.db, Reply: &c.w, Queue: queue(lines...), Watch: w}
-	return c.b.Run(&c.call)
+	return c.b.Run(&c.call) == 0
 }
 
 // exec is a transaction in a turn of its own.
@@ -54,7 +54,7 @@ func (c *client) exec(w *Watch, lines ...string) string {
 func (c *client) watch(w *Watch, keys string) {
 	c.f.t.Helper()
 	c.call = Call{Cmd: command.Watch, Args: words("watch " + keys), DB: c.db, Reply: &c.w, Watch: w}
-	if !c.b.Run(&c.call) {
+	if c.b.Run(&c.call) != 0 {
 		c.f.t.Errorf("watch %s was left to a worker", keys)
 	}
 	_, s := c.commit()
@@ -219,7 +219,7 @@ func TestChangesBeforeWatchDoNotCount(t *testing.T) {
 	d.watch(&other, "zz") // somebody observes, so that changes are noted
 	c.run("set a 1")
 	c.call = Call{Cmd: command.Watch, Args: words("watch a"), Reply: &c.w, Watch: &w}
-	equal(t, "taken", c.b.Run(&c.call), true)
+	equal(t, "detour", c.b.Run(&c.call), 0)
 	c.take()
 	f.want("exec", c.exec(&w, "ran"), "[ran]")
 }
@@ -260,7 +260,7 @@ func TestTransfersKeepTheSum(t *testing.T) {
 				}
 				var w Watch
 				c.call = Call{Cmd: command.Watch, Args: words(fmt.Sprintf("watch acc%d acc%d", from, to)), Reply: &c.w, Watch: &w}
-				if !c.b.Run(&c.call) {
+				if c.b.Run(&c.call) != 0 {
 					c.b.Commit()
 					call := c.call
 					f.x.RunAlone(&call)
@@ -328,7 +328,7 @@ func TestAScriptReachesKeysItDidNotDeclare(t *testing.T) {
 	other := f.client()
 	other.run("incr b")
 	equal(t, "taken", c.tryCmd(s, words("scripted a")), false)
-	equal(t, "whole", c.call.Whole, true)
+	equal(t, "detour", c.call.Detour, keyspace.NeedsOneState)
 	c.b.Commit()
 	f.want("a meanwhile", f.do("get a"), "2")
 	done := make(chan string)
@@ -348,7 +348,7 @@ func TestAScriptInATransaction(t *testing.T) {
 	q := queue("set a 1", "ran", "get a")
 	q[1] = command.Queued{Cmd: scripted("incr a", "lpush l x"), Args: words("scripted a")}
 	c.call = Call{Cmd: command.Exec, Args: words("exec"), Reply: &c.w, Queue: q}
-	equal(t, "taken", c.b.Run(&c.call), true)
+	equal(t, "detour", c.b.Run(&c.call), 0)
 	_, s := c.commit()
 	f.want("exec", s, "[OK [2 1] 2]")
 	equal(t, "ran", q[1].Ran, true)
@@ -374,7 +374,7 @@ func TestLocalCommandsAreNotRepeated(t *testing.T) {
 			{Cmd: cmd, Args: words("local 0")}, {Cmd: table().Find(words("get a")), Args: words("get a")}, {Cmd: cmd, Args: words("local 2")},
 		}}
 		b := f.x.NewBatch()
-		if b.Run(&c) {
+		if b.Run(&c) == 0 {
 			t.Fatal("a cold row was read on a loop")
 		}
 		b.Commit()
@@ -448,7 +448,7 @@ func TestHeavyTransactionsLeaveTheLoop(t *testing.T) {
 		for range n {
 			c.call.Queue = append(c.call.Queue, command.Queued{Cmd: touch, Args: words("touches")})
 		}
-		ok := c.b.Run(&c.call)
+		ok := c.b.Run(&c.call) == 0
 		c.b.Commit()
 		return ok, c
 	}
@@ -456,7 +456,7 @@ func TestHeavyTransactionsLeaveTheLoop(t *testing.T) {
 	equal(t, "two on a loop", ok, true)
 	ok, c := try(3)
 	equal(t, "three on a loop", ok, false)
-	equal(t, "heavy", c.call.Heavy, true)
+	equal(t, "detour", c.call.Detour, keyspace.TakesLong)
 	f.x.RunAlone(&c.call)
 	f.want("three on a worker", c.take(), "[OK OK OK]")
 

@@ -57,29 +57,29 @@ func (b *Batch) do(cmd *command.Command, args [][]byte, w *wire.Writer) (err err
 // nest is do for a command with a handler.
 func (b *Batch) nest(cmd *command.Command, args [][]byte, w *wire.Writer) (err error) {
 	t := &b.tx
-	if cmd.Flags&command.Alone != 0 && !b.alone {
-		t.Fail(keyspace.ErrWhole)
+	if cmd.Flags&command.Alone != 0 && b.mode != Exclusive {
+		t.Fail(keyspace.NeedsOneState)
 		return t.Err()
 	}
 	if cmd.Flags&command.OneState != 0 && t.Whole() {
 		return t.Err()
 	}
-	if !b.worker && (cmd.Flags&command.Slow != 0 || len(args) > heavyArgs) {
-		t.Fail(keyspace.ErrHeavy)
+	if b.mode == Loop && (cmd.Flags&command.Slow != 0 || len(args) > heavyArgs) {
+		t.Fail(keyspace.TakesLong)
 		return t.Err()
 	}
 	keys, ok := b.reach(cmd, args)
 	if !ok {
-		t.Fail(keyspace.ErrWhole)
+		t.Fail(keyspace.NeedsOneState)
 		return t.Err()
 	}
 	if b.call.Reads != nil && cmd.Flags&command.ReadOnly != 0 && !(b.shared.announced && b.nested == 0 && b.call.Queue != nil) {
 		// A view whose moment is fixed may be older than what was told since.
-		b.call.Reads(cmd, args, b.frozen || b.shared.read || b.x.shared != nil && t.Reads() > 0)
+		b.call.Reads(cmd, args, b.mode == Snapshot || b.shared.read || b.x.shared != nil && t.Reads() > 0)
 	}
 	write, start, mark, held, taken := writes(cmd, args), len(w.Buf), t.Mark(), t.Held(), t.Taken()
 	db, writable, latched, worker := t.DB, t.Writable, t.Latched, t.Worker
-	t.Writable, t.Latched, t.Worker = write && (keys || b.alone), true, b.worker
+	t.Writable, t.Latched, t.Worker = write && (keys || b.mode == Exclusive), true, b.mode != Loop
 	b.nested++
 	ctx := b.context(b.nested, cmd, args, w)
 	ctx.NoBlock, ctx.Sink = true, nil
@@ -138,7 +138,7 @@ func (b *Batch) doLocal(cmd *command.Command, args [][]byte, w *wire.Writer) err
 // reach latches the keys of a nested command, and says whether it has any. It is
 // not ok when one of them cannot be had without waiting.
 func (b *Batch) reach(cmd *command.Command, args [][]byte) (some, ok bool) {
-	if b.alone || b.frozen {
+	if b.mode >= Snapshot {
 		return true, true
 	}
 	b.inner = b.inner[:0]

@@ -59,7 +59,7 @@ func (b *Batch) Fetch() (cold int) {
 	if b.fetched {
 		b.forget()
 	}
-	if b.x.remote && !b.worker {
+	if b.x.remote && b.mode == Loop {
 		b.fetched = true
 		return 0 // a loop does not wait for another machine
 	}
@@ -72,7 +72,7 @@ func (b *Batch) Fetch() (cold int) {
 	}
 	b.touched += sum
 	b.fetched = true
-	if b.worker {
+	if b.mode != Loop {
 		return 0 // what was cold has been loaded
 	}
 	return cold

@@ -109,7 +109,7 @@ func (x *Executor) look() error {
 // prepare for that. If it turns out to need more, it is run again.
 func (b *Batch) lone(c *Call, write bool) bool {
 	r := &b.shared
-	if write || len(b.keys) != 1 || c.Queue != nil || c.Watch != nil || c.Watching != nil || r.together || r.read || b.frozen || b.alone || r.lease.Pending ||
+	if write || len(b.keys) != 1 || c.Queue != nil || c.Watch != nil || c.Watching != nil || r.together || r.read || b.mode >= Snapshot || r.lease.Pending ||
 		c.Cmd.Flags&command.Blocking != 0 || c.Cmd.Group == command.Scripting || b.x.needs(c.Cmd) {
 		return false
 	}
@@ -131,7 +131,7 @@ func (x *Executor) needs(cmd *command.Command) bool {
 // gather has the engine fetch the rows of all keys that a call names, if there are
 // several, and those that the commands of a transaction read.
 func (b *Batch) gather(c *Call) {
-	if b.frozen || b.shared.together {
+	if b.mode == Snapshot || b.shared.together {
 		return
 	}
 	b.forget()
@@ -180,22 +180,13 @@ func (b *Batch) guarded(m keyspace.TxMark, checks int, err error) {
 	}
 }
 
-// stale says that an execution found its view or the catalog outdated.
-func (b *Batch) stale(err error) bool {
-	if b.x.shared == nil || !errors.Is(err, keyspace.ErrStale) && !errors.Is(err, engine.ErrConflict) {
-		return false
-	}
-	b.shared.outdated = true
-	return true
-}
-
 // holds says, before the commit, whether the catalog held when the batch read.
 func (b *Batch) holds() error {
 	r := &b.shared
 	if r.outdated {
 		return engine.ErrConflict
 	}
-	if b.frozen || !r.read {
+	if b.mode == Snapshot || !r.read {
 		return nil // for a snapshot see snapped
 	}
 	at := engine.Stamp(0)
@@ -391,7 +382,6 @@ func (b *Batch) park() {
 func (x *Executor) RunTogether(calls []Call) (done int, t engine.Ticket) {
 	b := x.idle.Get().(*Batch)
 	defer b.rest()
-	b.alone = false
 	list := make([]*Call, len(calls))
 	for i := range calls {
 		list[i] = &calls[i]
@@ -429,7 +419,7 @@ func (b *Batch) runTogether(calls []*Call) (done int, err error) {
 	for ; done < len(calls) && !b.shared.outdated; done++ {
 		c := calls[done]
 		c.Start = len(c.Reply.Buf)
-		if !b.Run(c) {
+		if b.Run(c) != 0 {
 			break
 		}
 	}

@@ -62,7 +62,7 @@ func TestWhoChangedAKey(t *testing.T) {
 	c := f.client()
 	args := words("SET a 1")
 	c.call = Call{Cmd: table().Find(args), Args: args, Reply: &c.w, By: 7}
-	equal(t, "taken", c.b.Run(&c.call), true)
+	equal(t, "detour", c.b.Run(&c.call), 0)
 	c.commit()
 	f.want("of a client", told(), "a by 7")
 	f.do("DEL a")

@@ -388,14 +388,14 @@ func (b *Batch) serve(w *Waiter, r keyspace.Ready) served {
 		}
 	}
 	b.tx.Unrefused = true // nobody could say when to look again
-	verdict := b.attempt(c, write)
+	c.Blocked = false
+	d := b.attempt(c, write)
 	b.tx.Unrefused = false
-	switch verdict {
-	case answered:
-		b.take(w)
-	case blocks:
-	default:
+	if d != 0 {
 		return elsewhere
+	}
+	if !c.Blocked {
+		b.take(w)
 	}
 	return goOn
 }
@@ -420,7 +420,6 @@ func (x *Executor) wakeLater(r keyspace.Ready) {
 	p, seq, page, gone := place{r.DB, string(r.Key)}, uint64(0), wakePage, false
 	b := x.idle.Get().(*Batch)
 	defer b.rest()
-	b.alone = false
 	for {
 		list := x.waiting.after(p, seq, page, nil)
 		for _, w := range list {

@@ -103,7 +103,7 @@ func (f *fixture) waiter(cmd *command.Command, db int, line string) *waiter {
 		w.Waiter = f.x.NewWaiter(c.call, b, 2, func(*Waiter) { w.replies.Add(1) })
 		return w.Waiter
 	}
-	if !c.b.Run(&c.call) || !c.call.Blocked || w.Waiter == nil {
+	if c.b.Run(&c.call) != 0 || !c.call.Blocked || w.Waiter == nil {
 		f.t.Fatalf("%s does not wait: %s", line, short(c.w.Buf))
 	}
 	c.b.Commit()
@@ -356,7 +356,7 @@ func TestWaitersTogether(t *testing.T) {
 				own.Args = words(line)
 				return f.x.NewWaiter(own, b, 2, func(w *Waiter) { done <- short(w.Reply()) })
 			}
-			if !c.b.Run(&call) {
+			if c.b.Run(&call) != 0 {
 				c.b.Commit()
 				f.x.RunAlone(&call)
 			}
@@ -430,7 +430,7 @@ func TestSink(t *testing.T) {
 	})
 	c := f.client()
 	equal(t, "on a loop", c.tryCmd(cmd, words("large k")), false)
-	equal(t, "heavy", c.call.Heavy, true)
+	equal(t, "detour", c.call.Detour, keyspace.TakesLong)
 	c.b.Commit()
 	var parts, most, n int
 	c.call.Sink = func(w *wire.Writer) error {

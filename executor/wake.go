@@ -136,12 +136,15 @@ func (b *Batch) joins(c *Call) bool {
 			return false
 		}
 	}
-	c.Failed, c.Blocked, c.Heavy, c.Whole, c.Streamed, c.Yielded, c.Short, c.Revoked = false, false, false, false, false, false, false, false
+	c.Failed, c.Blocked, c.Streamed = false, false, false
 	b.keys, b.guard = b.keys[:0], c.Guard
 	if c.Begin != nil {
 		c.Begin()
 	}
-	b.attempt(c, false)
+	if b.attempt(c, false) != 0 {
+		b.Commit()
+		return false
+	}
 	return true
 }
 

@@ -85,8 +85,8 @@ func TestSortNamesItsNeed(t *testing.T) {
 		"sort_ro list get # get w_*": true, "sort list by nosort get w_*": true, "sort list by w_* by nosort": false,
 	} {
 		c := f.client()
-		if took := c.try(line); took == whole || c.call.Whole != whole {
-			t.Errorf("%q: the loop took it: %v, it needs all keys: %v", line, took, c.call.Whole)
+		if took := c.try(line); took == whole || (c.call.Detour == keyspace.NeedsOneState) != whole {
+			t.Errorf("%q: the loop took it: %v, it needs all keys: %v", line, took, c.call.Detour == keyspace.NeedsOneState)
 		}
 		c.b.Commit()
 	}
@@ -145,7 +145,7 @@ func TestLongCallsGiveWay(t *testing.T) {
 			for space.Wanted.Load() == 0 {
 				runtime.Gosched()
 			}
-			c.Tx.Fail(keyspace.ErrYield)
+			c.Tx.Fail(keyspace.GivesWay)
 			return c.Tx.Err()
 		}
 		c.Reply.Int(c.Tx.Size())

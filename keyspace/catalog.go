@@ -36,10 +36,6 @@ const LookEvery = lookEvery
 // errPending: a change of the catalog is not in effect yet.
 var errPending = errors.New("a change of the catalog is under way")
 
-// ErrStale is not a failure: the execution used a catalog that does not hold any more,
-// or wants to change one that is being changed. It is to be run again.
-var ErrStale = errors.New("the catalog has changed")
-
 // busy waits for a moment if opening a store failed because another process opens it or
 // changes its catalog.
 func (s *Space) busy(err error) bool {
@@ -284,7 +280,7 @@ func (t *Tx) renumber() bool {
 	stale := version != s.catalog.version || s.catalog.next != nil
 	s.catalog.mu.Unlock()
 	if stale {
-		t.Fail(ErrStale)
+		t.Fail(Stale)
 		return false
 	}
 	t.FX.catalog, t.FX.from = true, 0

@@ -10,7 +10,7 @@ func (t *Tx) EdgeRow(lo, hi []byte, reverse bool) (key, value []byte, found bool
 		return nil, nil, false
 	}
 	if t.reads++; t.reads > 1 && !t.Latched {
-		t.err = ErrLatch
+		t.err = NeedsLatch
 		return nil, nil, false
 	}
 	at := len(t.vals)

@@ -12,12 +12,8 @@ import (
 //
 // The first bytes are free. An execution on an event loop that needs more than
 // heavyBytes is for a worker; one on a worker takes what it needs from its lease, in
-// steps. If the lease is refused that, the execution fails with ErrTurn, and is run
+// steps. If the lease is refused that, the execution fails with NeedsMemory, and is run
 // again when its turn has come, or with budget.ErrTooLarge.
-
-// ErrTurn: an execution needs memory that others hold. It is rolled back and run again
-// when it is its turn.
-var ErrTurn = errors.New("execution waits for working memory")
 
 const (
 	freeBytes = 16 << 10 // what an execution on a worker may hold without a lease
@@ -82,7 +78,7 @@ func (t *Tx) account() {
 	case t.err != nil:
 	case !t.Worker:
 		if total > heavyBytes {
-			t.Fail(ErrHeavy)
+			t.Fail(TakesLong)
 		}
 	case t.Lease == nil || total <= m.granted+freeBytes:
 	default:
@@ -98,7 +94,7 @@ func (t *Tx) grow(n int64) {
 		t.Lease.Force(n)
 	} else if err := t.Lease.Grow(n, t.Gone); err != nil {
 		if errors.Is(err, budget.ErrBusy) {
-			err = ErrTurn
+			err = NeedsMemory
 		}
 		t.Fail(err)
 		return

@@ -11,20 +11,6 @@ import (
 	"redoubt/engine"
 )
 
-// ErrLatch and ErrHeavy are not failures: they tell the executor to roll the
-// execution back and run it again in another way.
-var (
-	// ErrLatch: an execution without latches came to read a second row.
-	ErrLatch = errors.New("execution needs its latches")
-	// ErrHeavy: an execution on an event loop found that it will take long.
-	ErrHeavy = errors.New("execution needs a worker")
-	// ErrWhole: an execution came to read keys that its command did not name.
-	ErrWhole = errors.New("execution needs one state of all keys")
-	// ErrYield: an execution that takes long gives way to one that needs the whole
-	// keyspace.
-	ErrYield = errors.New("execution gives way")
-)
-
 // Tx is one execution's view of the keys: an engine's transaction plus the
 // time, the selected database and the place for effects.
 //
@@ -160,7 +146,7 @@ func (t *Tx) Fail(err error) {
 func (t *Tx) Heavy(bytes int64) bool {
 	t.work = max(t.work, bytes)
 	if !t.Worker && (bytes > heavyBytes || t.worked+bytes > heavyBytes) {
-		t.Fail(ErrHeavy)
+		t.Fail(TakesLong)
 	}
 	return t.err != nil
 }
@@ -175,7 +161,7 @@ func (t *Tx) Worked() { t.worked, t.work = min(t.worked+min(t.work, heavyBytes),
 // if it writes.
 func (t *Tx) Whole() bool {
 	if !t.OneState {
-		t.Fail(ErrWhole)
+		t.Fail(NeedsOneState)
 	}
 	return t.err != nil
 }
@@ -190,7 +176,7 @@ func (t *Tx) GetRow(row []byte) ([]byte, bool) {
 		return nil, false
 	}
 	if t.reads++; t.reads > 1 && !t.Latched {
-		t.err = ErrLatch
+		t.err = NeedsLatch
 		return nil, false
 	}
 	if t.soon.fetched {
@@ -247,7 +233,7 @@ func (t *Tx) DeleteRow(row []byte) {
 // and its Close error is taken care of by CloseRows.
 func (t *Tx) IterRows(lo, hi []byte, reverse bool) engine.Iterator {
 	if t.reads++; t.reads > 1 && !t.Latched {
-		t.Fail(ErrLatch)
+		t.Fail(NeedsLatch)
 	}
 	if t.err != nil {
 		return noRows{}

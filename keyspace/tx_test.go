@@ -163,7 +163,7 @@ func TestDuplicateOfMuchNeedsAWorker(t *testing.T) {
 	s.tx.Start()
 	s.tx.Now = s.now
 	s.tx.Duplicate([]byte("copy"), s.tx.Find([]byte("k")))
-	if !errors.Is(s.tx.Err(), ErrHeavy) {
+	if !errors.Is(s.tx.Err(), TakesLong) {
 		t.Errorf("error %v", s.tx.Err())
 	}
 }
@@ -227,7 +227,7 @@ func TestSecondReadNeedsLatches(t *testing.T) {
 	s.tx.Find([]byte("a"))
 	equal(t, "one read", s.tx.Err(), nil)
 	s.tx.Find([]byte("b"))
-	if !errors.Is(s.tx.Err(), ErrLatch) {
+	if !errors.Is(s.tx.Err(), NeedsLatch) {
 		t.Errorf("two reads: %v", s.tx.Err())
 	}
 }

@@ -355,7 +355,7 @@ func TestWalkNeedsLatches(t *testing.T) {
 	s.tx.Latched = false
 	s.tx.Find([]byte("k1"))
 	s.tx.Walk(0, nil, func(uint16, []byte, Meta) bool { t.Error("visited"); return true })
-	if !errors.Is(s.tx.Err(), ErrLatch) {
+	if !errors.Is(s.tx.Err(), NeedsLatch) {
 		t.Errorf("error %v", s.tx.Err())
 	}
 }

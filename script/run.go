@@ -86,8 +86,8 @@ func (e *Engine) execute(c *command.Ctx, p *program, numkeys int, ro bool) error
 	}
 	if p.heavy.Load() > 0 && hurried(c) {
 		p.heavy.Add(-1)
-		c.Tx.Fail(keyspace.ErrHeavy)
-		return keyspace.ErrHeavy
+		c.Tx.Fail(keyspace.TakesLong)
+		return keyspace.TakesLong
 	}
 	pool := &e.functions
 	if p.eval {
@@ -170,8 +170,8 @@ func (st *state) end() {
 // overBudget ends a script on an event loop: a worker will run it.
 func (st *state) overBudget() error {
 	st.run.p.heavy.Store(heavyCalls)
-	st.run.c.Tx.Fail(keyspace.ErrHeavy)
-	return keyspace.ErrHeavy
+	st.run.c.Tx.Fail(keyspace.TakesLong)
+	return keyspace.TakesLong
 }
 
 // tick is called now and then by a script on a worker.
@@ -193,8 +193,8 @@ func (st *state) tick() error {
 		case tx.OneState && took > max(st.e.Threshold(), minAlone):
 			return errAlone
 		case !tx.OneState && tx.Space.Wanted.Load() > 0:
-			tx.Fail(keyspace.ErrYield)
-			return keyspace.ErrYield
+			tx.Fail(keyspace.GivesWay)
+			return keyspace.GivesWay
 		}
 	}
 	if !r.slow && took > st.e.Threshold() {

@@ -68,7 +68,7 @@ func TestBudget(t *testing.T) {
 	long := []string{"eval", "for i=1,tonumber(ARGV[1]) do local x = {} end redis.log(redis.LOG_WARNING,'told') return 1", "0"}
 	heavy := func(n string) bool {
 		reply, err := b.call(2, append(long, n)...)
-		if err != nil && !errors.Is(err, keyspace.ErrHeavy) || err == nil && reply != ":1\r\n" {
+		if err != nil && !errors.Is(err, keyspace.TakesLong) || err == nil && reply != ":1\r\n" {
 			t.Fatal(reply, err)
 		}
 		return err != nil

@@ -137,7 +137,7 @@ func (p *pipe) take(data []byte) {
 		p.keep(data[taken:])
 	}
 	p.peak()
-	over := p.overQueryLimit()
+	over := p.overQueryLimit(len(p.buf))
 	p.reserve()
 	p.chargeGrowth()
 	p.endTurn()

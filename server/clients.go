@@ -171,10 +171,10 @@ func (s *session) overLimit(now time.Time) bool {
 	return over
 }
 
-// overQueryLimit says whether the unparsed input is past
+// overQueryLimit says whether unfinished input of n bytes is past
 // client-query-buffer-limit.
-func (s *session) overQueryLimit() bool {
-	n := int64(len(s.buf))
+func (s *session) overQueryLimit(size int) bool {
+	n := int64(size)
 	guest := n > guestInput && !s.waiting && !s.stalled && s.guest.Load() && s.mustAuthenticate()
 	if n <= s.srv.queryLimit.Load() && !guest {
 		return false

@@ -49,8 +49,8 @@ func (s *session) reserve() {
 		return
 	}
 	n := s.in.Need()
-	for less := n; less >= len(s.buf)+readSize; less = max(less/16, reserveAhead) {
-		if n = less; n == reserveAhead {
+	for less := n; ; n = less {
+		if less = max(n/16, reserveAhead); less >= n || less < len(s.buf)+readSize {
 			break
 		}
 	}

@@ -228,6 +228,10 @@ func (l *loop) read(c *conn) {
 	}
 	if n := l.receive(c, c.buf[at:cap(c.buf)]); n > 0 {
 		c.buf = c.buf[:at+n]
+		if c.overQueryLimit(min(len(c.buf), c.in.Need())) { // one read may bring much
+			l.close(c)
+			return
+		}
 		l.runInput(c, c.buf)
 	}
 }
@@ -290,7 +294,7 @@ func (l *loop) runInput(c *conn, data []byte) {
 		c.keep(data[taken:])
 	}
 	c.peak()
-	if c.overQueryLimit() {
+	if c.overQueryLimit(len(c.buf)) {
 		l.close(c)
 		return
 	}

@@ -401,7 +401,7 @@ func (s *session) dispatch(cmd *command.Command, args [][]byte) bool {
 	if cmd.Flags&command.Blocking != 0 {
 		return s.dispatchBlocking(c)
 	}
-	if !s.work.batch.Run(c) {
+	if s.work.batch.Run(c) != 0 {
 		s.defer_(cmd, args, nil)
 		return true
 	}
@@ -422,10 +422,10 @@ func (s *session) dispatchBlocking(c *executor.Call) bool {
 		waits = s.waiter(c, block, s.out.Proto, quiet, s.work.now)
 		return waits.waiter
 	}
-	ok := s.work.batch.Run(c)
+	detour := s.work.batch.Run(c)
 	c.OnBlock = nil
 	switch {
-	case !ok:
+	case detour != 0:
 		s.defer_(c.Cmd, c.Args, nil)
 	case waits != nil:
 		if !quiet {
@@ -588,7 +588,8 @@ func (s *session) defer_(cmd *command.Command, args [][]byte, run func(*wire.Wri
 	if !quiet {
 		s.answers-- // it is one of the turn in which its reply is there
 	}
-	db, noTouch, cold, proto := s.db, s.noTouch, run == nil && s.call.Cold, s.out.Proto
+	db, noTouch, proto := s.db, s.noTouch, s.out.Proto
+	detour, cold := s.call.Detour, s.call.Cold
 	queue, watch := s.call.Queue, s.call.Watch
 	reads := s.nestedRead // also if it is a transaction that begins to track keys
 	s.call.Queue, s.call.Watch = nil, nil
@@ -604,7 +605,7 @@ func (s *session) defer_(cmd *command.Command, args [][]byte, run func(*wire.Wri
 			failed = len(d.reply.Buf) > 0 && d.reply.Buf[0] == '-'
 		} else {
 			c := executor.Call{
-				Cmd: cmd, Args: d.args, DB: db, Reply: &d.reply, NoTouch: noTouch, Cold: cold,
+				Cmd: cmd, Args: d.args, DB: db, Reply: &d.reply, NoTouch: noTouch, Detour: detour, Cold: cold,
 				Caller: &caller{s: s, stop: &d.stop}, Queue: queue, Watch: watch, By: s.id, Reads: reads,
 				Begin: s.tries,
 			}

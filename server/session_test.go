@@ -11,6 +11,8 @@ import (
 	"redoubt/config"
 	"redoubt/engine"
 	"redoubt/engine/mem"
+	"redoubt/executor"
+	"redoubt/wire"
 )
 
 // Sessions without a socket, for what a client cannot see.
@@ -288,4 +290,35 @@ func TestLargeCommandsAreKeptOnce(t *testing.T) {
 	if got := string(s.multi.queue[1].Args[2]); got != "next" || s.retained {
 		t.Errorf("%q", got)
 	}
+}
+
+// The worker knows why the loop did not run a command: a long read goes to a snapshot at
+// once, and does not wait for the latch of its key.
+func TestDetourIsHandedOver(t *testing.T) {
+	srv, work := quietServer(t)
+	s := quietSession(srv, work)
+	s.process(request("SETBIT", "big", "64000000", "1"))
+	work.batch.Commit()
+	hot := srv.exec.NewWaitingBatch()
+	args := [][]byte{[]byte("SETBIT"), []byte("big"), []byte("1"), []byte("1")}
+	if d := hot.Run(&executor.Call{Cmd: srv.table.Find(args), Args: args, Reply: new(wire.Writer)}); d != 0 {
+		t.Fatal(d)
+	}
+	s.process(request("BITCOUNT", "big"))
+	work.batch.Commit()
+	if len(work.workers) != 1 {
+		t.Fatalf("%d commands are for workers", len(work.workers))
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		work.workers[0]()
+	}()
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		t.Error("it waits for a latch")
+	}
+	hot.Commit()
+	<-done
 }

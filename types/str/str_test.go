@@ -250,7 +250,7 @@ func TestHeavy(t *testing.T) {
 		s.begin()
 		s.tx.Worker = false
 		f(&s.tx)
-		if !errors.Is(s.tx.Err(), keyspace.ErrHeavy) {
+		if !errors.Is(s.tx.Err(), keyspace.TakesLong) {
 			t.Errorf("%s on an event loop: %v", name, s.tx.Err())
 		}
 		s.batch.Reset()
