@@ -51,7 +51,7 @@ type footprint struct {
 // most is what the process should take at its peak: somewhat below 1.25 times the
 // budget, and 40 MB for a small one, since limits are not exact.
 func (u footprint) most() int64 {
-	most := u.budget + u.budget/4 - max(u.budget/8, 20<<20, min(u.budget/4, 62<<20))
+	most := u.budget + u.budget/4 - max(u.budget/8, 20<<20, min(u.budget/4, 60<<20))
 	if u.budget < smallBudget {
 		most += smallExtra
 	}

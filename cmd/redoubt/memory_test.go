@@ -23,7 +23,7 @@ func usual(budget, share int64) footprint {
 var budgets = map[int64]footprint{
 	64 << 20:   usual(64<<20, 27<<20),
 	128 << 20:  usual(128<<20, 78<<20),
-	256 << 20:  usual(256<<20, 188<<20),
+	256 << 20:  usual(256<<20, 180<<20),
 	1024 << 20: usual(1024<<20, 752<<20),
 }
 

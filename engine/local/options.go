@@ -91,7 +91,7 @@ func divide(memory int64) budget {
 	b.cache = min(max(memory/64*5, 1<<20), 1<<30)
 	// A process takes some 40 MB whatever its data; a budget in which that is much
 	// still has most of the rest for rows.
-	process := min(max(memory/16*3, min(memory/8*5, 40<<20), 4<<20), 768<<20)
+	process := min(max(memory/16*3, min(memory/8*5, 40<<20), min(memory/32*7, 56<<20), 4<<20), 768<<20)
 	b.rows = max(memory-b.cache-process, memory/4, 64<<10)
 	b.dirty = b.rows / 4
 	b.names = b.rows / 8
