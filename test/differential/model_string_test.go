@@ -234,7 +234,10 @@ func float(s string) (*big.Float, bool) {
 		return nil, false
 	}
 	f, _, err := big.ParseFloat(s, 0, 64, big.ToNearestEven)
-	if dec := strings.TrimLeft(s, "+-"); !strings.HasPrefix(strings.ToLower(dec), "0x") { // a leading 0 means nothing here
+	if !strings.HasPrefix(low, "0x") { // a leading 0 means nothing here, and p is of hexadecimal numbers
+		if strings.Contains(low, "p") {
+			return nil, false
+		}
 		f, _, err = big.ParseFloat(s, 10, 64, big.ToNearestEven)
 	}
 	return f, err == nil
