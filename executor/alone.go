@@ -17,7 +17,7 @@ import (
 func (x *Executor) RunAlone(c *Call) engine.Ticket {
 	if x.shared == nil {
 		b := x.idle.Get().(*Batch)
-		defer b.rest()
+		defer x.idle.Put(b)
 		return b.runAlone(c)
 	}
 	if stripe, ok := x.among(c); ok {
@@ -26,21 +26,10 @@ func (x *Executor) RunAlone(c *Call) engine.Ticket {
 	return x.runShared(c)
 }
 
-// rest puts a batch by for the next worker. It must not keep what its last call had: that
-// may be large.
-func (b *Batch) rest() {
-	b.call = nil
-	for i := range b.ctxs {
-		ctx := &b.ctxs[i]
-		ctx.Args, ctx.Queue, ctx.Reply, ctx.Sink, ctx.Caller = nil, nil, nil, nil, nil
-	}
-	b.x.idle.Put(b)
-}
-
 // runShared is RunAlone on a store that other processes use as well.
 func (x *Executor) runShared(c *Call) (t engine.Ticket) {
 	b := x.idle.Get().(*Batch)
-	defer b.rest()
+	defer x.idle.Put(b)
 	end := c.waitsOnce()
 	err := b.retry(c.Reply, func() error {
 		b.announce(c)
@@ -65,12 +54,12 @@ func (b *Batch) runAlone(c *Call) (t engine.Ticket) {
 		return c.ready(b.Commit())
 	}
 	b.snapshots = maxSnapshots
-	for {
-		d := b.runIn(c.mode(), c, &t)
+	for mode := c.mode(); ; {
+		d := b.runIn(mode, c, &t)
 		switch d {
 		case 0:
 			return t
-		case keyspace.GivesWay:
+		case keyspace.GivesWay: // again, in the same mode
 		case keyspace.NeedsMemory:
 			if !b.awaitTurn(c) {
 				return t
@@ -78,7 +67,7 @@ func (b *Batch) runAlone(c *Call) (t engine.Ticket) {
 		case keyspace.NeedsSnapshot:
 			b.snapshots--
 		default:
-			if c.mode() == b.mode {
+			if mode = c.mode(); mode == b.mode {
 				c.fail(errors.New("internal error: no worker can run this command"))
 				return t
 			}

@@ -273,7 +273,7 @@ func (x *Executor) Do(stripes []uint32, f func(*keyspace.Tx)) (engine.Ticket, er
 
 func (x *Executor) do(f func(*Batch)) (engine.Ticket, error) {
 	b := x.idle.Get().(*Batch)
-	defer b.rest()
+	defer x.idle.Put(b)
 	if _, err := b.begin(); err != nil {
 		return 0, err
 	}

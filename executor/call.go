@@ -66,7 +66,8 @@ type Call struct {
 	Blocked bool
 }
 
-// Mode is where and on what a call is run.
+// Mode is where and on what a call is run. From Snapshot on it sees one state of all keys
+// without latches of its own.
 type Mode uint8
 
 const (

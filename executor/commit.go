@@ -138,7 +138,8 @@ func (b *Batch) commit() {
 	b.replies = b.replies[:0]
 	b.args, b.call = nil, nil // they may point into a large buffer
 	for i := range b.ctxs {
-		b.ctxs[i].Args, b.ctxs[i].Queue, b.ctxs[i].Caller = nil, nil, nil
+		ctx := &b.ctxs[i]
+		ctx.Args, ctx.Queue, ctx.Caller, ctx.Reply, ctx.Sink = nil, nil, nil, nil, nil
 	}
 	b.err = err
 	b.giveWay()

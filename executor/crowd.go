@@ -120,7 +120,7 @@ func (x *Executor) runGroup(group []*member) {
 // them it has run; the others must be run by themselves.
 func (x *Executor) runCrowd(calls []*Call) (done int, t engine.Ticket) {
 	b := x.idle.Get().(*Batch)
-	defer b.rest()
+	defer x.idle.Put(b)
 	for _, c := range calls {
 		c.Start = len(c.Reply.Buf)
 	}

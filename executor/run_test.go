@@ -268,20 +268,22 @@ func TestOneState(t *testing.T) {
 func TestRevokedSnapshot(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
+		flags         command.Flags
 		revoked, runs int
 		streams       bool
 		want          string
 	}{
-		{1, 2, false, "done"},
-		{maxSnapshots - 1, maxSnapshots, false, "done"},
-		{maxSnapshots, maxSnapshots, false, "TRYAGAIN"},
-		{1, 1, true, "part"},
+		{command.OneState, 1, 2, false, "done"},
+		{command.OneState, maxSnapshots - 1, maxSnapshots, false, "done"},
+		{command.OneState, maxSnapshots, maxSnapshots, false, "TRYAGAIN"},
+		{command.OneState, 1, 1, true, "part"},
+		{0, 2, 3, false, "done"}, // one that takes long stays on snapshots
 	} {
 		f := newFixture(t)
 		snapshots, runs := 0, 0
 		f.eng.onSnapshot(func() { snapshots++ })
 		cmd := &command.Command{
-			Name: "walk", FullName: "walk", Flags: command.ReadOnly | command.OneState | command.Slow,
+			Name: "walk", FullName: "walk", Flags: command.ReadOnly | command.Slow | c.flags,
 			Run: func(ctx *command.Ctx) error {
 				runs++
 				if c.streams {
@@ -297,7 +299,7 @@ func TestRevokedSnapshot(t *testing.T) {
 				return nil
 			},
 		}
-		call := &Call{Cmd: cmd, Args: words("walk"), Reply: new(wire.Writer)}
+		call := &Call{Cmd: cmd, Args: words("walk"), Reply: new(wire.Writer), Detour: keyspace.TakesLong}
 		if c.streams {
 			call.Sink = func(*wire.Writer) error { return nil }
 		}

@@ -381,7 +381,7 @@ func (b *Batch) park() {
 // it has run; the next one needs another way. The replies wait for the ticket.
 func (x *Executor) RunTogether(calls []Call) (done int, t engine.Ticket) {
 	b := x.idle.Get().(*Batch)
-	defer b.rest()
+	defer x.idle.Put(b)
 	list := make([]*Call, len(calls))
 	for i := range calls {
 		list[i] = &calls[i]

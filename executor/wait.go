@@ -419,7 +419,7 @@ func (b *Batch) tellServed(t engine.Ticket) {
 func (x *Executor) wakeLater(r keyspace.Ready) {
 	p, seq, page, gone := place{r.DB, string(r.Key)}, uint64(0), wakePage, false
 	b := x.idle.Get().(*Batch)
-	defer b.rest()
+	defer x.idle.Put(b)
 	for {
 		list := x.waiting.after(p, seq, page, nil)
 		for _, w := range list {
