@@ -107,3 +107,30 @@ func TestJoiningOthersNeedsNoLatch(t *testing.T) {
 	equal(t, "pushed", <-pushed, "2")
 	equal(t, "replies", <-replies+<-replies, "[list a][list b]")
 }
+
+// Who would join others that wait, and must be run in another way, is run in that way.
+func TestJoiningOthersMeetsADetour(t *testing.T) {
+	t.Parallel()
+	a := newTogether(t).process()
+	runs := 0
+	cmd := &command.Command{
+		Name: "waits", FullName: "waits", Flags: command.Write | command.Blocking, Keys: command.OneKey(1, command.RW),
+		Run: func(c *command.Ctx) error {
+			if runs++; runs == 2 {
+				c.Tx.Fail(keyspace.TakesLong)
+				return nil
+			}
+			return &command.Block{Keys: c.Args[1:2], Type: keyspace.List}
+		},
+	}
+	for range 2 {
+		c := &Call{Cmd: cmd, Args: words("waits list"), Reply: &wire.Writer{Proto: 2}}
+		c.OnBlock = func(block *command.Block) *Waiter { return a.x.NewWaiter(*c, block, 2, func(*Waiter) {}) }
+		if a.x.RunAlone(c); !c.Blocked {
+			t.Errorf("run %d: neither waits nor has an answer: %s", runs, short(c.Reply.Buf))
+		}
+	}
+	clients, _ := a.x.Waiting()
+	equal(t, "clients that wait", clients, 2)
+	equal(t, "runs", runs, 3)
+}
