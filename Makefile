@@ -1,9 +1,11 @@
-# Everything a developer runs. `make help` lists it; `make check` is what CI does.
+# Everything a developer runs. `make help` lists it; `.ci/run` is what CI does, and
+# consists of targets of this file.
 
 GO ?= go
 PKG := ./...
 
-.PHONY: help run build test race check fmt vet lint fuzz oracle crash bench bench-mem soak hostile hostile-short pgo tools idle clients tikv-build tikv-up tikv-down test-tikv
+.PHONY: help run build test test-quick race check fmt vet fuzz sim oracle oracle-short crash bench bench-mem soak hostile hostile-short pgo tools idle clients \
+	test-channels tikv-build tikv-up tikv-down test-tikv settle
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
@@ -14,42 +16,87 @@ run build: export CGO_ENABLED = 0
 run: ## run the server on port 6379 with its data in ./redoubt-data
 	$(GO) run ./cmd/redoubt
 
+# The commit, and the time of the build: now, or SOURCE_DATE_EPOCH for builds that are the same to the byte.
+COMMIT = $(shell git describe --always --dirty --abbrev=40 --match '' 2>/dev/null)
+BUILT = $(shell date -u $(if $(SOURCE_DATE_EPOCH),-d @$(SOURCE_DATE_EPOCH)) +%Y-%m-%dT%H:%M:%SZ)
+
 build: ## build bin/redoubt
-	$(GO) build -o bin/redoubt ./cmd/redoubt
+	$(GO) build -ldflags "-X redoubt/version.commit=$(COMMIT) -X redoubt/version.built=$(BUILT)" -o bin/redoubt ./cmd/redoubt
+
+# test/ran is go test that fails when a test did not run. Tests may skip themselves
+# only for a reason that is written here: ELSEWHERE are those that another target
+# passes, NEVER those that have no place on this machine, or ask for a Redis that
+# Debian does not have. With LEDGER=file `make settle` tells whether each was passed
+# by some target.
+NEVER := the engine is not shared|no IPv6 here|no symbolic links here|no size is impossible here|cannot read without waiting|descriptors are not enough|compares with Redis|lacks some of the commands|-record|not asked to record|would read files|no file system can be mounted|has no short form|REDOUBT_CLIENTS=1
+ELSEWHERE := REDOUBT_ORACLE|make test-tikv|HOSTILE=short|opens 10,000 connections
+RACE := race detector|takes long|slow with
+# Programs that a developer may lack, and CI installs.
+PROGRAMS := $(if $(CI),,|needs openssl|needs redis-cli|needs a redis-cli with TLS|needs curl)
+RAN = $(GO) run ./test/ran $(if $(LEDGER),-ledger '$(LEDGER)') -never '$(NEVER)$(PROGRAMS)'
 
 test: ## all tests that need only Go
-	$(GO) test $(PKG)
+	@$(RAN) -here '$(ELSEWHERE)' -- $(PKG)
 
-race: ## all tests under the race detector
-	$(GO) test -race $(PKG)
+# Three quarters of the time of all tests.
+SLOW := test/(apps|clients|crash|differential|hostile|script|serial)|server|engine/local
+
+test-quick: ## tests of a minute, for the hand: without those of whole servers
+	@$(RAN) -here '$(ELSEWHERE)' -- $$($(GO) list $(PKG) | grep -vE '^redoubt/($(SLOW))$$')
+
+# Those that start programs built without the detector find nothing more with it.
+PROCESSES := test/(channels|clients|crash|fuzz|hostile|ran|serial|tikv)$$
+
+race: ## all tests under the race detector, but those of other processes
+	@$(RAN) -here '$(ELSEWHERE)|$(RACE)' -- -race $$($(GO) list $(PKG) | grep -vE '^redoubt/$(PROCESSES)')
 
 fmt: ## fail if a file is not formatted
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; exit 1; }
 
-vet: ## go vet
+vet: ## go vet and staticcheck (its version is in tool/go.mod)
 	$(GO) vet $(PKG)
+	$(GO) tool -modfile=tool/go.mod staticcheck $(PKG)
 
-check: fmt vet test race ## what CI runs
+check: fmt vet test race ## what a change must pass
 
-fuzz: ## fuzz the parsers and codecs for a while each (FUZZTIME=30s)
-	@grep -rl --include='*_test.go' '^func Fuzz' . | while read -r file; do \
-		grep -o '^func Fuzz[A-Za-z0-9]*' $$file | cut -c6- | while read -r name; do \
-			echo "$$name"; $(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(or $(FUZZTIME),30s) ./$$(dirname $$file) || exit 1; \
-		done || exit 1; \
-	done
+FUZZTIME ?= 30s
 
-tools: ## install what oracle and bench compare with (Debian: redis-server, redis-tools)
-	apt-get update && apt-get install -y redis-server redis-tools
+fuzz: ## fuzz the parsers and codecs for a while each (FUZZTIME=30s, FUZZ=regexp)
+	$(GO) run ./test/fuzz -time $(FUZZTIME) -run '$(FUZZ)'
+
+tools: ## install what oracle, bench and some tests need (Debian: redis-server, redis-tools, openssl, curl)
+	@for program in redis-server redis-cli openssl curl; do command -v $$program || exit 1; done || \
+		{ apt-get update && apt-get install -y redis-server redis-tools openssl curl; }
+
+# Where tests are that ask a real Redis, and what their names have in common.
+ORACLE := ./test/apps ./test/differential ./test/script ./command ./config ./lua/... ./rdb ./wire
+ORACLE_TESTS := Redis|Oracle|Random|Corpus|Protocol|DumpTravels|EventsOfEachCommand|KilledScriptText|FunctionPayloads|MathFunctions|TestSpeed|TestLock|TestQueue
+ORACLE_RUN = REDOUBT_ORACLE=1 $(RAN) -here '$(ELSEWHERE)' -- -count=1 -timeout 60m
 
 oracle: ## command scripts and random sequences against a real redis-server
-	REDOUBT_ORACLE=1 $(GO) test -count=1 -timeout 60m ./test/... ./command ./wire ./lua/... ./script ./acl ./config
+	@$(ORACLE_RUN) $(ORACLE)
+	@$(ORACLE_RUN) -run '$(ORACLE_TESTS)' ./server
 
-crash: ## many rounds of kill -9 and restart
-	REDOUBT_CRASH_ROUNDS=100 $(GO) test -count=1 -timeout 30m ./test/crash
-	$(GO) test -count=1 -timeout 30m ./test/serial -rounds 20
+oracle-short: ## the same with fewer random steps, and without the tests beside: what CI runs
+	@REDOUBT_STEPS=3000 REDOUBT_PROGRAMS=300 $(ORACLE_RUN) -run '$(ORACLE_TESTS)' $(ORACLE) ./server
+
+CRASH_ROUNDS ?= 100
+SERIAL_ROUNDS ?= 20
+
+crash: ## many rounds of kill -9 and restart (CRASH_ROUNDS=100 SERIAL_ROUNDS=20)
+	@REDOUBT_CRASH_ROUNDS=$(CRASH_ROUNDS) $(RAN) -here '$(ELSEWHERE)' -- -count=1 -timeout 30m ./test/crash
+	@$(RAN) -here '$(ELSEWHERE)' -- -count=1 -timeout 30m ./test/serial -rounds $(SERIAL_ROUNDS)
+
+SIM ?= 10m
+
+sim: ## clusters of replicas with faults, simulated, each of two kinds for a while (SIM=10m)
+	REDOUBT_SIM=$(SIM) $(GO) test -count=1 -timeout 24h -v -run 'TestSimulation($$|OnJournals)' ./replica
 
 clients: ## programs with client libraries of Go, Python, Node, Java and Rust; needs those and package registries
 	REDOUBT_CLIENTS=1 $(GO) test -count=1 -timeout 60m -v -run 'TestClients' ./test/clients
+
+test-channels: ## docs/channels.md in all its languages, EventSource in Chromium, 1,000 subscribers x 100 channels; needs Python, Node, chromium
+	REDOUBT_CLIENTS=1 $(GO) test -count=1 -timeout 60m -v ./test/channels -full
 
 # Where the packages with tests on TiKV are, and those with some tests OnTiKV.
 TIKV_PACKAGES ?= ./engine/tikv/... ./test/tikv/... ./test/front
@@ -66,13 +113,13 @@ tikv-down: ## stop it; the data stays
 	$(GO) run ./test/tikv/cluster down $(TIKV_DIR)
 
 test-tikv: tikv-build ## tests on a TiKV test cluster (REDOUBT_TIKV_PD=host:port: also on that one)
-	REDOUBT_TIKV=1 $(GO) test -count=1 -timeout 10m $(TIKV_PACKAGES)
-	REDOUBT_TIKV=1 $(GO) test -count=1 -timeout 10m -run OnTiKV $(TIKV_BESIDES)
+	@REDOUBT_TIKV=1 $(RAN) -here '$(ELSEWHERE)' -- -count=1 -timeout 15m $(TIKV_PACKAGES)
+	@REDOUBT_TIKV=1 $(RAN) -here '$(ELSEWHERE)' -- -count=1 -timeout 15m -run OnTiKV $(TIKV_BESIDES)
 
 idle: ## what 10,000 idle connections cost
-	REDOUBT_IDLE=10000 $(GO) test -count=1 -run Idle -v ./server
+	@REDOUBT_IDLE=10000 $(RAN) -- -count=1 -run Idle -v ./server
 
-SUITES ?= everysec always types session large many sustained
+SUITES ?= everysec always types session channels large many sustained
 
 bench: ## compare with redis-server, half an hour; writes docs/bench (SUITES="large many", BENCHFLAGS=-quick)
 	@for suite in $(SUITES); do $(GO) run ./bench -suite $$suite $(BENCHFLAGS) || exit 1; done
@@ -84,13 +131,16 @@ soak: ## ten minutes of load on little memory; fails if anything grows (SOAKTIME
 	$(GO) run ./bench -suite soak $(if $(SOAKTIME),-t $(SOAKTIME)) $(BENCHFLAGS)
 
 # A scenario alone: go test -run TestHostile/sort, see test/hostile/doc.go.
-HOSTILE_TEST = $(GO) test -count=1 -v -timeout 120m -run 'TestHostile|Disk' ./test/hostile
+HOSTILE_TEST = $(RAN) $(if $(CI),,-here 'only root can mount') -- -count=1 -v -timeout 120m -run 'TestHostile|Disk' ./test/hostile
 
 hostile: ## hostile clients and full disks against a real server, half an hour; prints two tables, fails if a bound does not hold
-	HOSTILE=full $(HOSTILE_TEST)
+	@HOSTILE=full $(HOSTILE_TEST)
 
 hostile-short: ## the same with smaller counts, in minutes: what CI runs
-	HOSTILE=short $(HOSTILE_TEST)
+	@HOSTILE=short $(HOSTILE_TEST)
+
+settle: ## with LEDGER=file: fail if a test that skipped itself in one target passed in none
+	$(GO) run ./test/ran -settle '$(LEDGER)'
 
 pgo: ## record cmd/redoubt/default.pgo, by which the compiler optimises
 	$(GO) run ./bench -pgo cmd/redoubt/default.pgo -n 100000

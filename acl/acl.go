@@ -1,10 +1,10 @@
-// Package acl says who may do what: users with passwords, and the commands, keys
-// and channels that each of them may use, in the rules and with the texts of Redis.
+// Package acl is access control: users with passwords, and the commands, keys and
+// channels that each user may use, with the rules and texts of Redis.
 //
-// A User never changes. A change of its rules makes a new one, which is put behind
-// the user's Handle; a connection holds the Handle, so it is subject to the new
-// rules from its next command on. Asking takes no lock: one load of the Handle, and
-// for a user who may do everything, as the default user may, one more of a bool.
+// A User is immutable. A change of rules makes a new User, which is stored in the
+// user's Handle; a connection holds the Handle, so the new rules apply from its next
+// command on. A check takes no lock: one load of the Handle, and for a user who may
+// do everything, as the default user may, one more of a bool.
 //
 // Rules are kept in two forms. The bitmap of commands is what is asked; the list
 // of command rules is what is printed, so that a user is shown as it was made, and
@@ -43,12 +43,12 @@ type User struct {
 // Name is the user's name.
 func (u *User) Name() string { return u.name }
 
-// Enabled says whether one may authenticate as this user; Open that a new
-// connection needs no password to be this user.
+// Enabled reports whether clients may authenticate as the user; Open whether a new
+// connection needs no password to be the user.
 func (u *User) Enabled() bool { return u.enabled }
 func (u *User) Open() bool    { return u.enabled && u.nopass }
 
-// NoPass says that any password will do.
+// NoPass reports whether any password is accepted.
 func (u *User) NoPass() bool { return u.nopass }
 
 // Passwords are the hashes of the passwords.
@@ -111,7 +111,7 @@ func (u *User) clone() *User {
 	return &c
 }
 
-// seal finishes a user: it does not change any more.
+// seal completes a user, which must not be changed afterwards.
 func (u *User) seal() *User {
 	u.all = false
 	for _, s := range u.selectors {
@@ -132,7 +132,7 @@ type Handle struct {
 // Load returns the user as it is now.
 func (h *Handle) Load() *User { return h.user.Load() }
 
-// Gone says that the user was deleted.
+// Gone reports whether the user was deleted.
 func (h *Handle) Gone() bool { return h.gone.Load() }
 
 func (h *Handle) end() {
@@ -189,7 +189,7 @@ func (r *Registry) defaultUser() *User {
 }
 
 // SetAllChannels is the directive acl-pubsub-default: whether new users and
-// selectors may use all channels. It does not touch those that are there.
+// selectors may use all channels. Existing ones are not changed.
 func (r *Registry) SetAllChannels(all bool) { r.allChannels.Store(all) }
 
 // Default is the default user, who is always there.

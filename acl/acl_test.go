@@ -14,6 +14,9 @@ import (
 // table has the commands of package command, and some of those that the server has.
 func table() *command.Table {
 	const sub = command.PubSubFlag | command.NoScript
+	channels := func(more command.ChannelFlags) command.ChannelSpec {
+		return command.ChannelSpec{First: 1, Last: -1, Flags: command.Subscribe | more}
+	}
 	own := []*command.Command{
 		{Name: "select", Arity: 2, Flags: command.Fast, Group: command.Connection},
 		{Name: "ping", Arity: -1, Flags: command.Fast, Group: command.Connection},
@@ -27,9 +30,9 @@ func table() *command.Table {
 			{Name: "kill", Arity: -3, Flags: command.Admin, Group: command.Connection},
 		}},
 		{Name: "debug", Arity: -2, Flags: command.Admin, Group: command.Server},
-		{Name: "subscribe", Arity: -2, Flags: sub, Group: command.PubSub},
+		{Name: "subscribe", Arity: -2, Flags: sub, Group: command.PubSub, Channels: channels(0)},
 		{Name: "unsubscribe", Arity: -1, Flags: sub, Group: command.PubSub},
-		{Name: "psubscribe", Arity: -2, Flags: sub, Group: command.PubSub},
+		{Name: "psubscribe", Arity: -2, Flags: sub, Group: command.PubSub, Channels: channels(command.ChannelPattern)},
 	}
 	return command.NewTable(append(command.All(), own)...)
 }

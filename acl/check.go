@@ -5,8 +5,8 @@ import (
 	"redoubt/glob"
 )
 
-// Denial is why something is not allowed. The larger one is told when selectors
-// deny a call for different reasons.
+// Denial is why something is not allowed. If selectors deny a call for different
+// reasons, the largest is reported.
 type Denial uint8
 
 const (
@@ -24,12 +24,11 @@ func (d Denial) String() string {
 	return [...]string{"", "command", "key", "auth", "channel"}[d]
 }
 
-// All says that the user may do everything: the question that is asked for every
-// command.
+// All reports whether the user may do everything; it is called for every command.
 func (u *User) All() bool { return u.all }
 
-// Check says whether the user may make a call, or why not and because of which
-// argument.
+// Check returns Allowed if the user may make a call, else why not and because of
+// which argument.
 func (u *User) Check(cmd *command.Command, args [][]byte) (d Denial, at int) {
 	if u.all {
 		return Allowed, 0
@@ -63,10 +62,10 @@ func (s *selector) check(cmd *command.Command, args [][]byte) (Denial, int) {
 			return ByKey, at
 		}
 	}
-	if !s.allChannels && cmd.Flags&command.PubSubFlag != 0 {
-		from, to, pattern := channelArgs(cmd, len(args))
+	if !s.allChannels && cmd.Channels.Flags != 0 {
+		from, to := cmd.Channels.Range(len(args))
 		for i := from; i < to; i++ {
-			if !s.mayUseChannel(args[i], pattern) {
+			if !s.mayUseChannel(args[i], cmd.Channels.Flags&command.ChannelPattern != 0) {
 				return ByChannel, i
 			}
 		}
@@ -74,7 +73,7 @@ func (s *selector) check(cmd *command.Command, args [][]byte) (Denial, int) {
 	return Allowed, 0
 }
 
-// mayRun looks at the command alone. What comes before authentication is for all.
+// mayRun checks the command alone. Commands before authentication are allowed to all.
 func (s *selector) mayRun(cmd *command.Command, args [][]byte) bool {
 	if s.allCommands || cmd.Flags&command.NoAuth != 0 || s.has(cmd.ID) {
 		return true
@@ -137,20 +136,6 @@ func (s *selector) mayUseKey(key []byte, a Access) bool {
 		}
 	}
 	return false
-}
-
-// channelArgs are the channels of a call: the arguments from one index to before
-// another. A channel that a client leaves needs no permission.
-func channelArgs(cmd *command.Command, n int) (from, to int, pattern bool) {
-	switch cmd.FullName {
-	case "subscribe", "ssubscribe":
-		return 1, n, false
-	case "psubscribe":
-		return 1, n, true
-	case "publish", "spublish":
-		return 1, min(2, n), false
-	}
-	return 0, 0, false
 }
 
 // mayUseChannel says whether a pattern of the selector is for the channel. A pattern
@@ -246,7 +231,7 @@ func (s *selector) hasAllKeys(a Access) bool {
 	return false
 }
 
-// Message is what is said of a call that is denied. In full, for ACL DRYRUN, it
+// Message returns the error text for a denied call. In full, for ACL DRYRUN, it
 // names the user and the argument.
 func (u *User) Message(d Denial, cmd *command.Command, arg []byte, full bool) string {
 	switch {

@@ -42,7 +42,7 @@ const (
 	groupScan   = 10     // how many entries are looked at for one alike
 )
 
-// Log is what was denied of late, the newest first, and how often in all.
+// Log has the recent denials, the newest first, and counts all denials.
 type Log struct {
 	mu      sync.Mutex
 	max     int64

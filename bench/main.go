@@ -9,6 +9,7 @@
 //	go run ./bench -suite always
 //	go run ./bench -suite types       # hashes, lists, sets, sorted sets, streams
 //	go run ./bench -suite session     # transactions, scripts, messages
+//	go run ./bench -suite channels    # durable channels beside Lua scripts
 //	go run ./bench -suite huge        # collections of up to ten million elements
 //	go run ./bench -suite large       # more data than Redoubt's memory budget
 //	go run ./bench -suite many        # ten million keys in memory
@@ -36,7 +37,7 @@ import (
 	"time"
 )
 
-const suiteNames = "mem, everysec, always, types, session, huge, large, many, sustained, soak"
+const suiteNames = "mem, everysec, always, types, session, channels, huge, large, many, sustained, soak"
 
 // A flag that is 0 or empty takes the value of the suite, see suites.
 var (
@@ -80,7 +81,11 @@ func suites() map[string]suite {
 		"always":   {scale{requests: 20_000, keys: 1_000_000, rounds: 4}, scale{requests: 2000, keys: 100_000, rounds: 2}, runFront},
 		"types":    {scale{requests: 100_000, keys: 200_000, rounds: 3}, scale{requests: 10_000, keys: 20_000, rounds: 1}, runTypes},
 		"huge":     {scale{requests: 5000, keys: 10_000_000, maxmemory: "256mb"}, scale{requests: 500, keys: 20_000, maxmemory: "64mb"}, runHuge},
-		"session":  {scale{requests: 200_000, keys: 500_000, rounds: 3}, scale{requests: 10_000, keys: 50_000, rounds: 1}, runSession},
+		"channels": {
+			scale{requests: 100_000, keys: 1_000_000, rounds: 4, time: 5 * time.Second},
+			scale{requests: 5000, keys: 20_000, rounds: 1, time: time.Second}, runChannels,
+		},
+		"session": {scale{requests: 200_000, keys: 500_000, rounds: 3}, scale{requests: 10_000, keys: 50_000, rounds: 1}, runSession},
 		"large": {
 			scale{keys: 5_000_000, rounds: 4, time: 5 * time.Second, maxmemory: "256mb"},
 			scale{keys: 500_000, rounds: 2, time: time.Second, maxmemory: "32mb"}, runLarge,

@@ -91,7 +91,12 @@ func shown(args []string) string {
 // commit is what was built here.
 func commit() string {
 	if *redoubt != "" {
-		return "an unknown commit (a given binary)"
+		text, err := exec.Command(*redoubt, "version").Output()
+		if err != nil {
+			return "an unknown commit (a given binary)"
+		}
+		line, _, _ := strings.Cut(string(text), "\n")
+		return line
 	}
 	name, _ := exec.Command("git", "describe", "--always", "--dirty").Output()
 	return strings.TrimSpace(string(name))

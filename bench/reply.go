@@ -73,3 +73,23 @@ func nextArray(b []byte, at int, count string) (r reply, n int, err error) {
 	r.body = b[:at]
 	return r, at, nil
 }
+
+// elements are the replies in an array.
+func (r reply) elements() (list []reply, err error) {
+	if r.kind != '*' {
+		return nil, fmt.Errorf("not an array: %.40q", r.body)
+	}
+	at := bytes.IndexByte(r.body, '\n') + 1
+	for at < len(r.body) {
+		e, n, err := nextReply(r.body[at:])
+		if err != nil {
+			return nil, err
+		}
+		if n == 0 {
+			return nil, fmt.Errorf("malformed array %.40q", r.body)
+		}
+		list = append(list, e)
+		at += n
+	}
+	return list, nil
+}

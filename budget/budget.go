@@ -1,6 +1,6 @@
-// Package budget accounts for the memory that clients make the process hold:
-// what is buffered and queued for connections, and what commands need while they
-// run. Both come out of maxmemory; the rows get what is left.
+// Package budget accounts for the memory that clients cause the process to hold: buffers
+// and queues of connections, and the working memory of commands. Both are parts of
+// maxmemory; the rows get the rest.
 package budget
 
 import "sync/atomic"
@@ -11,11 +11,11 @@ type Budget struct {
 	Work    Pool    // working memory of commands
 }
 
-// Used is how many bytes are taken for clients and their commands.
+// Used returns how many bytes are taken for clients and their commands.
 func (b *Budget) Used() int64 { return b.Clients.Used() + b.Work.Used() }
 
-// WorkLimit is the limit of Work for a maxmemory: three sixteenths, but enough to work
-// with under a small one. No maxmemory is no limit.
+// WorkLimit returns the limit of Work for a maxmemory: three sixteenths, but at least
+// leastWork. Without a maxmemory there is no limit.
 func WorkLimit(maxmemory int64) int64 {
 	if maxmemory <= 0 {
 		return 0
@@ -33,23 +33,23 @@ type Account struct{ used, limit, peak atomic.Int64 }
 // Add changes the sum by n, which may be negative.
 func (a *Account) Add(n int64) {
 	if used := a.used.Add(n); used > a.peak.Load() {
-		a.peak.Store(used) // of two that meet here one may be lost: a peak is a hint
+		a.peak.Store(used) // a race may lose a peak: it is a hint
 	}
 }
 
-// TakePeak is about the largest sum since the call of TakePeak before.
+// TakePeak returns about the largest sum since the previous call of TakePeak.
 func (a *Account) TakePeak() int64 { return a.peak.Swap(a.Used()) }
 
-// Used is the sum.
+// Used returns the sum.
 func (a *Account) Used() int64 { return a.used.Load() }
 
 // SetLimit changes the limit; 0 is no limit.
 func (a *Account) SetLimit(n int64) { a.limit.Store(n) }
 
-// Limit is the limit; 0 is no limit.
+// Limit returns the limit; 0 is no limit.
 func (a *Account) Limit() int64 { return a.limit.Load() }
 
-// Over is by how much the sum is above the limit, 0 if it is not.
+// Over returns by how much the sum exceeds the limit, 0 if it does not.
 func (a *Account) Over() int64 {
 	if limit := a.Limit(); limit > 0 {
 		return max(0, a.Used()-limit)

@@ -10,15 +10,15 @@ import (
 // Pool is the working memory that all commands share.
 //
 // A command that runs has a Lease and grows it as it collects data. When the pool
-// has no room the lease does not wait: its command is rolled back, gives back all
+// has no room the lease does not wait: its command is rolled back, releases all
 // that it holds, and waits for the turn (Lease.Await), first come first served. Only
 // the lease that has the turn may wait while its command holds latches and memory,
-// and while it waits no other large lease grows. The others therefore end, or are
-// rolled back, and their memory comes free: nothing can deadlock, and nobody starves.
+// and while it waits no other large lease grows. The other commands therefore end, or
+// are rolled back, and free their memory: no command can deadlock or starve.
 // docs/adr/0023 has the argument.
 //
-// An eighth of the limit is for small leases, which large ones neither take nor
-// wait for: commands that need little go on beside those that need much.
+// An eighth of the limit is reserved for small leases, so that commands that need little
+// are not delayed by commands that need much.
 //
 // The methods of a Pool may be called from any goroutine.
 type Pool struct {
@@ -28,30 +28,30 @@ type Pool struct {
 	large, small int64
 	most         int64 // the largest value of used
 	turn         *Lease
-	wants        bool // the lease that has the turn waits for room
+	wants        bool // the lease that has the turn waits for memory
 	queue        []*Lease
-	freed        chan struct{} // has a token when the lease that has the turn should look again
+	freed        chan struct{} // has a token when the lease that has the turn should try again
 	refused      int64
 }
 
 var (
-	// ErrBusy: others hold the memory. The command is to be rolled back and to wait
-	// for its turn.
+	// ErrBusy: others hold the memory. The command must be rolled back and wait for the
+	// turn.
 	ErrBusy = errors.New("working memory is in use")
-	// ErrTooLarge: the command needs more than there is for all commands.
+	// ErrTooLarge: the command needs more than all commands may have.
 	ErrTooLarge = errors.New("more working memory is needed than there is")
-	// ErrGone: nobody wants the result any more.
+	// ErrGone: the client of the command has left.
 	ErrGone = errors.New("the client has gone")
 )
 
 const (
 	// smallLease is what a small lease may hold.
 	smallLease = 256 << 10
-	// goneEvery is how often a lease that waits looks whether its client is there.
+	// goneEvery is how often a lease that waits checks whether its client has left.
 	goneEvery = 50 * time.Millisecond
 )
 
-// Used is how many bytes are taken, and Limit how many may be; 0 is no limit.
+// Used returns how many bytes are taken, and Limit how many may be; 0 is no limit.
 func (p *Pool) Used() int64  { return p.used.Load() }
 func (p *Pool) Limit() int64 { return p.limit.Load() }
 
@@ -63,17 +63,17 @@ func (p *Pool) SetLimit(n int64) {
 	p.wake()
 }
 
-// largeLimit is what large leases may hold together.
+// largeLimit returns how much large leases may hold together.
 func (p *Pool) largeLimit() int64 { n := p.limit.Load(); return n - n/8 }
 
-// Figures are what a pool tells.
+// Figures are the statistics of a pool.
 type Figures struct {
 	Used, Limit, Most int64 // Most is the largest value of Used
 	Waiting           int   // commands that wait for their turn
 	Refused           int64 // commands that needed more than there is
 }
 
-// Figures gives them.
+// Figures returns the statistics of the pool.
 func (p *Pool) Figures() Figures {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -86,7 +86,7 @@ func (p *Pool) add(sum *int64, n int64) {
 	p.most = max(p.most, p.used.Add(n))
 }
 
-// wake has the lease that has the turn look again. mu is held.
+// wake makes the lease that has the turn try again. mu is held.
 func (p *Pool) wake() {
 	if p.wants {
 		select {
@@ -106,12 +106,12 @@ func (p *Pool) pass() {
 	}
 }
 
-// Lease is what one command holds of a pool. It belongs to one goroutine. The zero
-// Lease is one of no pool, which is never refused anything.
+// Lease is what one command holds of a pool. It belongs to one goroutine. The zero Lease
+// has no pool and no limit.
 type Lease struct {
 	pool   *Pool
 	held   int64
-	large  bool // counts among the large ones
+	large  bool // counted in Pool.large
 	turn   bool
 	called chan struct{} // closed when the turn has come
 }
@@ -119,12 +119,12 @@ type Lease struct {
 // Lease makes a lease that holds nothing. A nil pool has no limit.
 func (p *Pool) Lease() Lease { return Lease{pool: p} }
 
-// Held is how many bytes the lease holds.
+// Held returns how many bytes the lease holds.
 func (l *Lease) Held() int64 { return l.held }
 
-// Grow takes n more bytes. It returns ErrTooLarge if they can never be had, ErrBusy if
-// not now. A lease that has the turn waits for them instead, and returns ErrGone if
-// gone (or nil) says true meanwhile.
+// Grow takes n more bytes. It returns ErrTooLarge if they exceed the limit, ErrBusy if they
+// are not free. A lease that has the turn waits for them instead, and returns ErrGone if
+// gone, unless nil, reports true meanwhile.
 func (l *Lease) Grow(n int64, gone func() bool) error {
 	p := l.pool
 	if p == nil {
@@ -157,7 +157,7 @@ func (l *Lease) Grow(n int64, gone func() bool) error {
 	}
 }
 
-// more is by how much the sum of the large leases grows with the lease.
+// more returns by how much the sum of the large leases grows if the lease takes n bytes.
 func (l *Lease) more(n int64) int64 {
 	if l.large {
 		return n
@@ -176,7 +176,7 @@ func (l *Lease) take(n int64) {
 	l.held += n
 }
 
-// wait waits until something has come free. The pool's mu is held, but not meanwhile.
+// wait waits until memory was freed. The pool's mu is held, and released meanwhile.
 func (l *Lease) wait(gone func() bool) error {
 	p := l.pool
 	if p.freed == nil {
@@ -190,7 +190,7 @@ func (l *Lease) wait(gone func() bool) error {
 	return err
 }
 
-// await waits for c, or until gone says true.
+// await waits for c, or until gone reports true.
 func await(c <-chan struct{}, gone func() bool) error {
 	tick := time.NewTicker(goneEvery)
 	defer tick.Stop()
@@ -206,7 +206,7 @@ func await(c <-chan struct{}, gone func() bool) error {
 	}
 }
 
-// Force takes n more bytes, whatever the limit is: for what cannot be rolled back.
+// Force takes n more bytes regardless of the limit, for a command that cannot be rolled back.
 func (l *Lease) Force(n int64) {
 	if p := l.pool; p != nil {
 		p.mu.Lock()
@@ -215,8 +215,8 @@ func (l *Lease) Force(n int64) {
 	}
 }
 
-// Await waits for the turn, or until gone says true. The caller holds no latch, and
-// the lease nothing.
+// Await waits for the turn, or until gone reports true. The caller must hold no latch, and
+// the lease no memory.
 func (l *Lease) Await(gone func() bool) error {
 	p := l.pool
 	if p == nil || l.turn {
@@ -238,7 +238,7 @@ func (l *Lease) Await(gone func() bool) error {
 		l.turn = true
 		return nil
 	}
-	if p.turn == l { // it came at the same moment
+	if p.turn == l { // the turn came at the same moment
 		p.pass()
 		return err
 	}
@@ -251,7 +251,7 @@ func (l *Lease) Await(gone func() bool) error {
 	return err
 }
 
-// Release gives back what the lease holds.
+// Release frees what the lease holds.
 func (l *Lease) Release() {
 	if l.held == 0 {
 		return
@@ -268,7 +268,7 @@ func (l *Lease) Release() {
 	p.wake()
 }
 
-// Pass gives the turn back, if the lease has it.
+// Pass gives the turn to the next lease in the queue, if the lease has it.
 func (l *Lease) Pass() {
 	if !l.turn {
 		return

@@ -1,23 +1,23 @@
-// Package bus is how front ends that share one store tell each other what happened:
-// messages, keyspace events, keys that were changed, keys that got elements.
+// Package bus sends effects between front ends that share one store: messages, keyspace
+// events, changed keys, and keys that became ready for waiters.
 //
-// Each front end has a Hub, to which the others connect, and a Follower, which is
-// connected to the hubs of the others. What one wants to hear, it says itself: an
-// Interest, which may change at any time. So nobody sends what nobody wants.
+// Each front end has a Hub, to which the others connect, and a Follower, which connects to
+// the hubs of the others. A follower subscribes by an Interest, which may change at any
+// time, and a hub sends only what its followers want.
 //
 // Promises:
-//  1. A follower hears what a hub tells in the order in which Tell was called.
-//  2. A change of interest is acknowledged in the same stream as the effects. What
-//     is told after the hub has taken it is behind the acknowledgement, so what a
-//     follower looks at when the acknowledgement comes (Handler.Synced), and what it
-//     hears behind it, leave no gap.
-//  3. When something may have been missed, since a connection broke or a follower
-//     was too slow for the hub's queue, Handler.Lost says so. Nothing is sent twice.
+//  1. A follower receives effects in the order in which Hub.Tell was called.
+//  2. A change of interest is acknowledged in the same stream as the effects. Effects
+//     told after the hub has taken the change are behind the acknowledgement, so a
+//     state that a follower reads when the acknowledgement comes (Handler.Synced) and
+//     the effects behind it leave no gap.
+//  3. If effects may have been missed, because a connection broke or a follower was
+//     too slow for the hub's queue, Handler.Lost is called. Nothing is sent twice.
 //  4. Tell never waits: it is called with latches held.
 //
-// Both sides prove that they know a secret of the store before anything is told or
-// taken (handshake.go). That keeps everybody out who cannot read and change what is
-// on the way; where somebody may, TLS is to be used.
+// Both sides prove that they know a secret of the store before anything is sent or
+// accepted (handshake.go). That protects against everyone but an attacker who can read or
+// change the traffic; against that, use TLS.
 package bus
 
 import (
@@ -29,12 +29,12 @@ import (
 	"redoubt/keyspace"
 )
 
-// Interest is what a follower wants to hear.
+// Interest is what a follower wants to receive.
 type Interest struct {
 	Messages bool           // of channels
 	Shard    bool           // of shard channels
 	Keys     bool           // which keys were changed
-	Waiting  bool           // which keys became ready for those who wait
+	Waiting  bool           // which keys became ready for waiters
 	Events   keyspace.Class // keyspace events of these classes
 }
 
@@ -46,7 +46,7 @@ const (
 	wantWaiting
 
 	wantAll    = wantMessages | wantShard | wantKeys | wantWaiting
-	eventsFrom = 8 // the classes are above
+	eventsFrom = 8 // the bits from here on are classes of events
 )
 
 func (i Interest) bits() (b uint32) {
@@ -66,13 +66,13 @@ func interestOf(b uint32) Interest {
 	return Interest{b&wantMessages != 0, b&wantShard != 0, b&wantKeys != 0, b&wantWaiting != 0, keyspace.Class(b >> eventsFrom)}
 }
 
-// Or is what either of the two wants.
+// Or returns what either of the two wants.
 func (i Interest) Or(o Interest) Interest { return interestOf(i.bits() | o.bits()) }
 
-// Without is what i wants and o does not.
+// Without returns what i wants and o does not.
 func (i Interest) Without(o Interest) Interest { return interestOf(i.bits() &^ o.bits()) }
 
-// String names what is wanted, for people.
+// String lists what is wanted, for people.
 func (i Interest) String() string {
 	var names []string
 	for _, f := range []struct {
@@ -86,10 +86,10 @@ func (i Interest) String() string {
 	return strings.Join(names, ",")
 }
 
-// Empty says that nothing is wanted.
+// Empty reports whether nothing is wanted.
 func (i Interest) Empty() bool { return i == Interest{} }
 
-// Peer is another front end: who it is, and where its hub is.
+// Peer is another front end: its id, and the address of its hub.
 type Peer struct{ ID, Addr string }
 
 // Errors of connections.
@@ -104,16 +104,16 @@ var (
 
 // The times of a connection.
 const (
-	defaultBeat  = time.Second     // something is sent at least so often
-	defaultDead  = 3 * time.Second // who sends or takes nothing for so long is dead
+	defaultBeat  = time.Second     // see Timing
+	defaultDead  = 3 * time.Second // see Timing
 	defaultQueue = 64 << 20
 )
 
-// Timing is how a connection is kept alive; zeros are the usual times. Both sides
-// should have the same.
+// Timing is how a connection is kept alive; zeros mean the defaults. Both sides should
+// have the same.
 type Timing struct {
-	Beat time.Duration // something is sent at least so often: 1 s
-	Dead time.Duration // who is silent for so long is dead: 3 s
+	Beat time.Duration // the longest time between two frames; default 1 s
+	Dead time.Duration // a connection that sends or takes nothing for so long is closed; default 3 s
 }
 
 func (t *Timing) fill() {

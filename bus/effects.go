@@ -8,23 +8,23 @@ import (
 	"redoubt/keyspace"
 )
 
-// Effects as they are sent. A frame of effects is a row of items, each a tag and its
-// fields; a number is an unsigned varint, a text is its length as one and its bytes.
+// The encoding of effects. A frame of effects is a sequence of items, each a tag and its
+// fields; a number is an unsigned varint, a text is its length as a number and its bytes.
 //
 //	tag  fields
 //	01   message: channel, payload
 //	02   message of a shard channel: channel, payload
 //	03   event: class, database, name, key
 //	04   changed key: database, key
-//	05   changed key whose time was over: database, key
+//	05   expired key: database, key
 //	06   all keys of a database may have changed: database
 //	07   any key may have changed
 //	08   key that became ready: database, key
 //	09   any key of a database may have become ready: database
 //	0a   any key may have become ready
 //
-// Messages and events stand in the order in which they were noted. What is too much
-// for a frame goes on in the next one.
+// Messages and events are in the order in which they were noted. Items beyond largeFrame
+// go into the next frame.
 const (
 	itemMessage  = 0x01
 	itemShard    = 0x02
@@ -38,10 +38,10 @@ const (
 	itemReadyAny = 0x0a
 )
 
-// largeFrame is from how many bytes on a frame of effects gets no further item.
+// largeFrame is the size from which on a frame of effects gets no further item.
 const largeFrame = 256 << 10
 
-// encoder appends the frames of some effects.
+// encoder appends effects as frames.
 type encoder struct {
 	dst    []byte
 	at     int // where the frame begins
@@ -74,8 +74,8 @@ func (e *encoder) text(b []byte) {
 	e.dst = append(e.dst, b...)
 }
 
-// appendEffects appends what somebody with the interest is to hear, as frames, and
-// returns how many.
+// appendEffects appends, as frames, the effects that an interest wants, and returns the
+// number of frames.
 func appendEffects(dst []byte, fx *keyspace.Effects, want Interest) ([]byte, int) {
 	e := encoder{dst: dst}
 	if want.Keys {
@@ -148,7 +148,7 @@ func (e *encoder) messages(list []keyspace.Message, want Interest) {
 func (e *encoder) ready(fx *keyspace.Effects) {
 	if fx.Unready {
 		e.item(itemReadyAny)
-		return // that is all of them
+		return // which covers all keys
 	}
 	for i := range fx.Woken {
 		if r := &fx.Woken[i]; r.Key == nil {
@@ -162,7 +162,7 @@ func (e *encoder) ready(fx *keyspace.Effects) {
 	}
 }
 
-// decoder takes a frame of effects apart.
+// decoder reads the items of a frame of effects.
 type decoder struct {
 	rest []byte
 	bad  bool
@@ -179,7 +179,7 @@ func (d *decoder) num(most uint64) int {
 	return int(n)
 }
 
-// text is never nil, for in an effect that means something.
+// text reads a text. The result is never nil: a nil key in an effect means all keys.
 func (d *decoder) text() []byte {
 	n := d.num(uint64(len(d.rest)))
 	if n > len(d.rest) { // the length itself took some of it
@@ -196,8 +196,7 @@ func (d *decoder) text() []byte {
 
 func (d *decoder) db() int { return d.num(math.MaxInt32) }
 
-// readEffects fills fx, which is empty, with what a frame says. The bytes are those
-// of the frame.
+// readEffects decodes a frame into fx, which is empty. The slices in fx point into body.
 func readEffects(body []byte, fx *keyspace.Effects) error {
 	d := decoder{rest: body}
 	for len(d.rest) > 0 {

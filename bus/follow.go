@@ -15,23 +15,21 @@ import (
 	"redoubt/keyspace"
 )
 
-// Handler is told what happens at other front ends. Calls for one of them do not
-// overlap and come in the order in which things happened there; while one runs,
-// nothing more is taken from that front end.
+// Handler receives what happens at other front ends. Calls for one front end do not
+// overlap and come in the order in which things happened there; while a call runs, nothing
+// more is read from that front end.
 type Handler interface {
-	// Effects are those of executions that were committed there. They are valid
-	// during the call.
+	// Effects is called with effects of executions that were committed there. They are
+	// valid during the call.
 	Effects(from string, fx *keyspace.Effects)
-	// Synced: from here on everything is heard of what was gained, which is all that
-	// is wanted when the connection is new. Of what happened before, some or all was
-	// not heard.
+	// Synced: from here on nothing of gained is missed; on a new connection gained is the
+	// whole interest. Earlier effects of these kinds may have been missed.
 	Synced(from string, gained Interest)
-	// Lost: the connection broke. What happened since is not heard, nor some of what
-	// happened right before.
+	// Lost: the connection broke. Effects since then, and some right before, are
+	// missed.
 	Lost(from string)
-	// Refused: nobody listens at its address, or another front end does. It is called
-	// once when a connection cannot be made for that reason, and again only after there
-	// was one.
+	// Refused: the address refuses connections, or another front end has it. Refused is
+	// called once, and again only after there was a connection.
 	Refused(from string)
 }
 
@@ -39,18 +37,18 @@ type Handler interface {
 type FollowOptions struct {
 	Self   string // the id of this front end
 	Secret [32]byte
-	TLS    *tls.Config // nil: without
+	TLS    *tls.Config // nil: no TLS
 	// Dial makes a connection; nil: over TCP.
 	Dial    func(ctx context.Context, addr string) (net.Conn, error)
 	Handler Handler
 	Log     *slog.Logger
-	// Backoff is how long is waited before a connection is tried again, at first and at
-	// most: 50 ms and 1 s.
+	// Backoff is the first and the longest retry delay of a connection; default 50 ms and
+	// 1 s.
 	Backoff [2]time.Duration
 	Timing
 }
 
-// Follower hears what other front ends tell.
+// Follower receives effects from other front ends.
 type Follower struct {
 	o      FollowOptions
 	ctx    context.Context
@@ -67,20 +65,20 @@ type Follower struct {
 	traffic                          traffic
 }
 
-// peer is somebody who is followed.
+// peer is a followed front end.
 type peer struct {
 	Peer
 	f      *Follower
 	cancel context.CancelFunc
 
-	// With the follower's mu.
+	// The fields below are guarded by the follower's mu.
 	link  *link // nil: not connected
 	sent  []sentInterest
-	acked uint64 // 0: nothing was, on this connection
+	acked uint64 // the interest acknowledged last on this connection, 0 if none
 	has   Interest
 }
 
-// sentInterest is one that was sent and not acknowledged yet.
+// sentInterest is an interest that was sent and is not acknowledged yet.
 type sentInterest struct {
 	number uint64
 	Interest
@@ -103,15 +101,15 @@ func Follow(ctx context.Context, o FollowOptions) *Follower {
 	return f
 }
 
-// Close ends all connections. When it returns, the handler is not called any more.
-// SetPeers must not be called at the same time, nor later.
+// Close ends all connections. After it returns the handler is not called any more.
+// SetPeers must not be called concurrently, nor later.
 func (f *Follower) Close() {
 	f.cancel()
 	f.work.Wait()
 }
 
-// SetPeers says whom to follow, without this front end itself. Who is not in the list
-// any more, or has another address, is left.
+// SetPeers sets the peers to follow; this front end itself is skipped. The connection to a
+// peer that is not in the list, or has another address there, is closed.
 func (f *Follower) SetPeers(list []Peer) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -134,13 +132,13 @@ func (f *Follower) SetPeers(list []Peer) {
 	f.news()
 }
 
-// news wakes those who wait for something. mu is held.
+// news wakes the calls of Wait. mu is held.
 func (f *Follower) news() {
 	close(f.changed)
 	f.changed = make(chan struct{})
 }
 
-// SetInterest says what to hear from now on. It returns a number for Wait.
+// SetInterest sets what to receive from now on. It returns a number for Wait.
 func (f *Follower) SetInterest(i Interest) uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -164,9 +162,9 @@ func (p *peer) ask() {
 	p.link.send(func(dst []byte) []byte { return appendInterest(dst, n, i) })
 }
 
-// Wait waits until everybody who is connected has acknowledged the interest with
-// that number, or a newer one. Who is not connected is not waited for: it cannot
-// tell anything, and there will be a Synced when it can.
+// Wait waits until every connected peer has acknowledged the interest with that number,
+// or a newer one. A peer that is not connected is not waited for: Handler.Synced is
+// called when it is.
 func (f *Follower) Wait(ctx context.Context, number uint64) error {
 	for {
 		f.mu.Lock()
@@ -188,8 +186,8 @@ func (f *Follower) Wait(ctx context.Context, number uint64) error {
 	}
 }
 
-// Acked says whether everybody who is connected has acknowledged the interest with
-// that number.
+// Acked reports whether every connected peer has acknowledged the interest with that
+// number, or a newer one.
 func (f *Follower) Acked(number uint64) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -201,7 +199,7 @@ func (f *Follower) Acked(number uint64) bool {
 	return true
 }
 
-// Synced says whether everything is heard that is wanted, from everybody.
+// Synced reports whether every peer is connected and has acknowledged the present interest.
 func (f *Follower) Synced() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -213,15 +211,15 @@ func (f *Follower) Synced() bool {
 	return true
 }
 
-// PeerState is how it is with a peer.
+// PeerState is the state of the connection to a peer.
 type PeerState struct {
 	Peer
 	Connected bool
 	Acked     uint64    // the number of the interest that was acknowledged last
-	Since     time.Time // when it was connected
+	Since     time.Time // when the connection was made
 }
 
-// Peers are those who are followed, or should be, by id.
+// Peers returns all peers, connected or not, by id.
 func (f *Follower) Peers() (list []PeerState) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -236,16 +234,16 @@ func (f *Follower) Peers() (list []PeerState) {
 	return list
 }
 
-// FollowStats are figures of a follower.
+// FollowStats are statistics of a follower.
 type FollowStats struct {
 	Peers, Connected int
-	Connections      int64 // that there were
-	Lost             int64 // those that broke
-	Frames, Bytes    int64 // heard; the frames are those of effects
+	Connections      int64 // made since the start
+	Lost             int64 // connections that broke
+	Frames, Bytes    int64 // received; Frames counts those of effects
 	Sent, Received   int64 // frames of all kinds
 }
 
-// Stats returns the figures.
+// Stats returns the statistics.
 func (f *Follower) Stats() FollowStats {
 	s := FollowStats{
 		Connections: f.connections.Load(), Lost: f.lost.Load(), Frames: f.frames.Load(), Bytes: f.bytes.Load(),

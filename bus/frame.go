@@ -8,7 +8,7 @@ import (
 	"redoubt/keyspace"
 )
 
-// Frames. All integers are big-endian, but for lengths inside of effects.
+// Frames. All integers are big-endian, but numbers inside of effects are varints.
 //
 //	offset size
 //	0      4     length of what follows, at least 1
@@ -16,7 +16,7 @@ import (
 //	5      ...   body
 //
 //	kind  body
-//	01    beat: empty; the sender lives
+//	01    beat: empty; the sender is alive
 //	02    interest: number:8 bits:4; follower to hub
 //	03    acknowledgement: number:8; hub to follower
 //	04    effects: see effects.go; hub to follower
@@ -35,9 +35,9 @@ const (
 
 const (
 	frameHead = 5
-	// maxFrame bounds a frame: there is no message of that size.
+	// maxFrame bounds a frame; no message is so large.
 	maxFrame = 1 << 30
-	// maxStrange bounds a frame of somebody who has not proved anything yet.
+	// maxStrange bounds a frame of a handshake, and all frames that a hub receives.
 	maxStrange = 512
 )
 
@@ -95,8 +95,8 @@ func readAck(body []byte) (uint64, error) {
 	return binary.BigEndian.Uint64(body), nil
 }
 
-// frameReader reads frames. It never has more memory than about twice what has come:
-// the length of a frame is only said.
+// frameReader reads frames. It holds at most about twice as much memory as bytes have come:
+// the length in the head of a frame is not trusted.
 type frameReader struct {
 	r     io.Reader
 	max   uint32
@@ -106,7 +106,7 @@ type frameReader struct {
 
 const (
 	readStep = 64 << 10
-	// keepRead is how large a buffer may be to be used again.
+	// keepRead is the largest buffer that is reused.
 	keepRead = 1 << 20
 )
 
@@ -146,8 +146,8 @@ func (r *frameReader) next() (kind byte, body []byte, err error) {
 	return head[4], r.buf, nil
 }
 
-// unexpected is the error for a frame that does not belong there.
+// unexpected returns the error for a frame that is not allowed at this point.
 func unexpected(kind byte) error { return fmt.Errorf("frame of kind %#x: %w", kind, errMalformed) }
 
-// maxClass is the largest number of a class.
+// maxClass is the largest valid set of classes of events.
 const maxClass = uint64(^keyspace.Class(0))

@@ -9,16 +9,16 @@ import (
 	"io"
 )
 
-// The handshake: each side proves that it knows the secret, without showing it.
+// The handshake: each side proves that it knows the secret, without sending it.
 //
 //	follower: hello   magic:8 challenge:32 id
 //	hub:      answer  challenge:32 mac:32 id
 //	follower: proof   mac:32
 //
-// A mac is HMAC-SHA256 by the secret over who makes it, both challenges and both ids,
-// each behind its length. The challenges are random and the two macs differ in their
-// first word, so no mac that was seen once is good for anything later, nor is one for
-// the other direction. Both are compared in constant time.
+// A mac is HMAC-SHA256 by the secret over the magic, the role of its maker, both challenges
+// and both ids, each behind its length. The challenges are random and the two macs differ
+// in the role, so a mac can be neither replayed nor reflected. Both are compared in
+// constant time.
 
 const (
 	magic    = "rdtbus\x00\x01"
@@ -27,7 +27,7 @@ const (
 	maxID    = 64
 )
 
-// seal is what both macs are made of.
+// seal is the input of both macs.
 type seal struct {
 	secret         [32]byte
 	asked, offered [nonceLen]byte // the follower's challenge and the hub's
@@ -52,7 +52,7 @@ func nonce() (n [nonceLen]byte, err error) {
 	return n, nil
 }
 
-// greet is the follower's side. want is the id of the hub that should be there.
+// greet is the follower's side. want is the id of the expected hub.
 func greet(rw io.ReadWriter, secret [32]byte, self, want string) error {
 	s := seal{secret: secret, follower: self}
 	var err error
@@ -82,7 +82,7 @@ func greet(rw io.ReadWriter, secret [32]byte, self, want string) error {
 	return err
 }
 
-// receive is the hub's side. It returns who has come.
+// receive is the hub's side. It returns the id of the follower.
 func receive(rw io.ReadWriter, secret [32]byte, self string) (id string, err error) {
 	s := seal{secret: secret, hub: self}
 	r := frameReader{r: rw, max: maxStrange}

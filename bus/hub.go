@@ -21,51 +21,52 @@ type HubOptions struct {
 	Addr     string       // instead of Listener
 	Secret   [32]byte
 	Self     string      // the id of this front end, at most 64 bytes
-	TLS      *tls.Config // nil: without
+	TLS      *tls.Config // nil: no TLS
 	Log      *slog.Logger
-	// Changed is told what all followers together want to hear, whenever that changes:
-	// before the first of them has an acknowledgement of more, and after the last of
-	// them has one of less. Calls do not overlap; it must not call the hub.
+	// Changed is called with the union of all interests whenever it changes: when it grows,
+	// before the change is acknowledged, and when it shrinks, afterwards. Calls do not
+	// overlap; Changed must not call the hub.
 	Changed func(Interest)
-	// Came, if set, is told the id of a front end that has connected. It must not wait.
+	// Came, if set, is called with the id of a front end that has connected. It must not wait.
 	Came func(id string)
-	// Queue is how many bytes may wait for a follower before it is given up: 64 MB.
+	// Queue is how many bytes may wait for a follower before its connection is closed;
+	// default 64 MB.
 	Queue int
 	Timing
 }
 
-// Hub tells those who follow it what happens here.
+// Hub sends the effects of this front end to its followers.
 type Hub struct {
 	o  HubOptions
 	ln net.Listener
 
-	// list are the followers, and union what they want together: both are read
-	// without a lock and changed with mu.
+	// list are the followers, and union the bits of all their interests: both are read
+	// without a lock and changed with mu held.
 	list  atomic.Pointer[[]*follower]
 	union atomic.Uint32
 
 	mu     sync.Mutex
 	closed bool
-	conns  map[net.Conn]struct{} // all of them, also those that are still strangers
+	conns  map[net.Conn]struct{} // all, also those before the end of their handshake
 	work   sync.WaitGroup
 
 	connections, refused, drops, frames, bytes atomic.Int64
 	traffic                                    traffic
 }
 
-// follower is somebody who has proved to be a front end.
+// follower is an authenticated connection of another front end.
 type follower struct {
 	*link
 	id       string
-	interest Interest // with the link's mu
-	heard    bool     // an interest has come; with the hub's mu
+	interest Interest // guarded by the link's mu
+	heard    bool     // an interest has come; guarded by the hub's mu
 }
 
-// maxStrangers is how many connections there may be that have proved nothing yet.
+// maxStrangers is how many connections may be in their handshake.
 const maxStrangers = 64
 
-// Listen makes a hub. It takes connections from Start on: by then its owner should
-// tell it what happens.
+// Listen makes a hub, which accepts connections from Start on: by then its owner should call
+// Tell.
 func Listen(o HubOptions) (*Hub, error) {
 	if len(o.Self) > maxID {
 		return nil, fmt.Errorf("the id %q is too long", o.Self)
@@ -86,13 +87,13 @@ func Listen(o HubOptions) (*Hub, error) {
 	return h, nil
 }
 
-// Start begins to take connections.
+// Start begins to accept connections.
 func (h *Hub) Start() { h.work.Go(h.accept) }
 
-// Addr is where the hub listens.
+// Addr returns the address on which the hub listens.
 func (h *Hub) Addr() net.Addr { return h.ln.Addr() }
 
-// Close ends all connections and waits until they are.
+// Close closes all connections and waits for their goroutines.
 func (h *Hub) Close() {
 	h.mu.Lock()
 	h.closed = true
@@ -172,7 +173,7 @@ func (h *Hub) admit(raw net.Conn) (*follower, error) {
 	return f, err
 }
 
-// serve takes what a follower says until it is gone.
+// serve reads the interests of a follower until its connection ends.
 func (h *Hub) serve(f *follower) {
 	h.connections.Add(1)
 	h.mu.Lock()
@@ -224,8 +225,8 @@ func (h *Hub) read(f *follower) error {
 	}
 }
 
-// take notes an interest. What is new in it is noted by those who work here before
-// the acknowledgement is on its way.
+// take sets the interest of a follower and acknowledges it. Changed is called for what is
+// new before the acknowledgement is sent.
 func (h *Hub) take(f *follower, n uint64, want Interest) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -238,7 +239,7 @@ func (h *Hub) take(f *follower, n uint64, want Interest) {
 	h.settle()
 }
 
-// settle finds what all want together.
+// settle sets union to what all followers want.
 func (h *Hub) settle() {
 	var all Interest
 	for _, f := range *h.list.Load() {
@@ -259,11 +260,11 @@ func (h *Hub) change(all Interest) {
 	}
 }
 
-// Interest is what all followers together want to hear.
+// Interest returns the union of the interests of all followers.
 func (h *Hub) Interest() Interest { return interestOf(h.union.Load()) }
 
-// Tell has the followers hear of effects, as far as each is interested. It keeps
-// nothing of them and never waits.
+// Tell sends effects to the followers, to each what it is interested in. It keeps no
+// reference to fx and never waits.
 func (h *Hub) Tell(fx *keyspace.Effects) {
 	want := h.union.Load()
 	if want == 0 || want&wanted(fx) == 0 {
@@ -282,7 +283,7 @@ func (h *Hub) Tell(fx *keyspace.Effects) {
 	}
 }
 
-// wanted are the bits of those interests that effects may be of.
+// wanted returns the bits of the interests that may want the effects.
 func wanted(fx *keyspace.Effects) (bits uint32) {
 	if len(fx.Messages) > 0 {
 		bits |= wantMessages | wantShard
@@ -299,8 +300,8 @@ func wanted(fx *keyspace.Effects) (bits uint32) {
 	return bits
 }
 
-// Followers are the ids of those who are connected and have said what they want to
-// hear.
+// Followers returns the ids of the followers that are connected and have sent an
+// interest.
 func (h *Hub) Followers() (ids []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -313,14 +314,14 @@ func (h *Hub) Followers() (ids []string) {
 	return slices.Compact(ids)
 }
 
-// Listener is somebody who is connected to a hub.
+// Listener is the state of a connected follower.
 type Listener struct {
 	ID     string
 	Since  time.Time
 	Queued int64 // bytes that wait to be sent
 }
 
-// Listeners are those who are connected, in the order in which they came.
+// Listeners returns the connected followers, in the order in which they connected.
 func (h *Hub) Listeners() (list []Listener) {
 	for _, f := range *h.list.Load() {
 		f.mu.Lock()
@@ -330,20 +331,20 @@ func (h *Hub) Listeners() (list []Listener) {
 	return list
 }
 
-// HubStats are figures of a hub.
+// HubStats are statistics of a hub.
 type HubStats struct {
 	Followers   int
-	Connections int64 // that there were
-	Refused     int64 // connections of somebody who could not prove anything
-	Drops       int64 // followers that were given up since they were too slow
-	Frames      int64 // of effects, sent to all followers together
-	Bytes       int64 // the same, with all else
+	Connections int64 // accepted since the start
+	Refused     int64 // connections whose handshake failed, or that were too many
+	Drops       int64 // followers that were dropped because they were too slow
+	Frames      int64 // frames of effects sent to all followers together
+	Bytes       int64 // bytes of all frames sent to them
 	Queued      int64 // bytes that wait to be sent
 	// Sent and Received are frames of all kinds.
 	Sent, Received int64
 }
 
-// Stats returns the figures.
+// Stats returns the statistics.
 func (h *Hub) Stats() HubStats {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// link is one connection after the handshake. Whoever has something to send appends
-// it to a buffer and never waits; a goroutine writes the buffer. When the other side
-// takes too little of it, the connection is closed: it then knows that it has missed
-// something, which is better than memory without bounds.
+// link is one connection after the handshake. A sender appends to a buffer and never waits;
+// a goroutine writes the buffer. If the other side reads too slowly the connection is
+// closed: the other side then knows that it has missed something, which is better than
+// unbounded memory.
 type link struct {
 	conn  net.Conn // perhaps of TLS
 	raw   net.Conn // the socket below
@@ -20,25 +20,25 @@ type link struct {
 	since time.Time
 
 	traffic *traffic
-	wake    chan struct{} // for the writer
+	wake    chan struct{} // has a token when there is something to write
 	done    chan struct{} // closed with the link
 
 	mu      sync.Mutex
 	buf     []byte // to be written next
 	writing int    // bytes of the buffer that is being written
-	err     error  // why it was closed
+	err     error  // why the link was closed
 
 	bytes atomic.Int64 // written
 }
 
-// traffic counts frames of all kinds, those of handshakes excepted.
+// traffic counts frames of all kinds but those of handshakes.
 type traffic struct{ sent, received atomic.Int64 }
 
-// writeStep is how much is written at once: each step must get done before the other
-// side counts as dead.
+// writeStep is how many bytes are written at once: each step must be done within
+// Timing.Dead.
 const writeStep = 64 << 10
 
-// keepWrite is how large a buffer may be to be used again.
+// keepWrite is the largest buffer that is reused.
 const keepWrite = 1 << 20
 
 func newLink(conn net.Conn, raw net.Conn, t Timing, limit int, count *traffic) *link {
@@ -48,15 +48,15 @@ func newLink(conn net.Conn, raw net.Conn, t Timing, limit int, count *traffic) *
 	}
 }
 
-// send appends to what is to be written. It never waits.
+// send appends frames to the buffer. It never waits.
 func (l *link) send(add func(dst []byte) []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.sendLocked(add)
 }
 
-// sendLocked is send by who holds mu. A single frame may be larger than the limit:
-// it is looked at before.
+// sendLocked is send with mu held. The limit is checked before the append, so that a single
+// frame may exceed it.
 func (l *link) sendLocked(add func(dst []byte) []byte) {
 	if l.err != nil {
 		return
@@ -74,7 +74,7 @@ func (l *link) sendLocked(add func(dst []byte) []byte) {
 	}
 }
 
-// close ends the link; the first reason counts.
+// close ends the link; the first reason is kept.
 func (l *link) close(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,18 +87,18 @@ func (l *link) closeLocked(err error) {
 	}
 	l.err, l.buf = err, nil
 	close(l.done)
-	l.raw.Close() // TLS would say goodbye first, and may have to wait for that
+	l.raw.Close() // closing TLS would send an alert first, and may wait
 }
 
-// reason is why the link was closed.
+// reason returns why the link was closed.
 func (l *link) reason() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.err
 }
 
-// write writes what is sent until the link is closed, and a beat when there was
-// nothing for a while.
+// write writes the buffer until the link is closed, and a beat if nothing was sent for
+// Timing.Beat.
 func (l *link) write() {
 	tick := time.NewTicker(l.time.Beat)
 	defer tick.Stop()
@@ -146,8 +146,8 @@ func (l *link) step(b []byte) (int, error) {
 	return n, err
 }
 
-// patient is a socket that may be silent for some time only, once alive is set: before
-// that, somebody has set a deadline for all of the handshake.
+// patient is a socket whose reads time out after dead, once alive is set: before that,
+// secure has set a deadline for the whole handshake.
 type patient struct {
 	net.Conn
 	dead  time.Duration
@@ -163,8 +163,8 @@ func (p *patient) Read(b []byte) (int, error) {
 	return p.Conn.Read(b)
 }
 
-// secure lets a socket shake hands, first those of TLS, within the time after which
-// it counts as dead, and makes a link of it.
+// secure does the handshakes of a socket, TLS first, within Timing.Dead, and makes a link
+// of the socket.
 func secure(raw net.Conn, t Timing, limit int, count *traffic, wrap func(net.Conn) *tls.Conn, shake func(net.Conn) error) (*link, error) {
 	if err := raw.SetDeadline(time.Now().Add(t.Dead)); err != nil {
 		return nil, err

@@ -14,14 +14,14 @@ import (
 	"redoubt/keyspace"
 )
 
-// One peer that is followed: a goroutine that connects, listens, and connects again.
+// One followed peer: a goroutine that connects, receives, and connects again.
 
 // run keeps a connection to the peer until ctx ends.
 func (p *peer) run(ctx context.Context) {
 	f := p.f
 	wait := f.o.Backoff[0]
-	told := false    // that it cannot be reached, once
-	refused := false // the handler was told, since the last connection
+	told := false    // the failure to connect was logged, since the last connection
+	refused := false // Handler.Refused was called, since the last connection
 	for ctx.Err() == nil {
 		l, err := p.connect(ctx)
 		if err == nil {
@@ -47,7 +47,7 @@ func (p *peer) run(ctx context.Context) {
 	}
 }
 
-// gone says that a connection failed in a way which shows that the peer is not there: its
+// gone reports whether the error of a connection shows that the peer is not there: its
 // system refuses connections to the port, or another front end has the address.
 func gone(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, errOther) }
 
@@ -65,7 +65,7 @@ func (p *peer) connect(ctx context.Context) (*link, error) {
 	if o.TLS != nil {
 		wrap = func(c net.Conn) *tls.Conn { return tls.Client(c, o.TLS) }
 	}
-	// What is sent to a hub is small, and the hub reads it always.
+	// A small queue suffices: frames to a hub are small, and the hub always reads them.
 	l, err := secure(raw, o.Timing, 1<<20, &p.f.traffic, wrap, func(c net.Conn) error { return greet(c, o.Secret, o.Self, p.ID) })
 	if err != nil {
 		raw.Close()
@@ -74,7 +74,7 @@ func (p *peer) connect(ctx context.Context) (*link, error) {
 	return l, nil
 }
 
-// follow listens until the connection breaks or ctx ends.
+// follow receives until the connection breaks or ctx ends.
 func (p *peer) follow(ctx context.Context, l *link) error {
 	f := p.f
 	f.connections.Add(1)
@@ -133,8 +133,8 @@ func (p *peer) listen(l *link) error {
 	}
 }
 
-// acknowledged notes that the hub has taken an interest. They come in the order in
-// which they were sent.
+// acknowledged notes that the hub has taken an interest. Acknowledgements come in the order
+// in which the interests were sent.
 func (p *peer) acknowledged(n uint64) error {
 	f := p.f
 	f.mu.Lock()

@@ -18,8 +18,8 @@ type far struct {
 
 func (f *far) Capabilities() engine.Capabilities { return engine.Capabilities{Remote: true} }
 
-func (f *far) Begin(wait bool) (engine.View, error) {
-	v, err := f.Engine.Begin(wait)
+func (f *far) Begin(o engine.ViewOptions) (engine.View, error) {
+	v, err := f.Engine.Begin(o)
 	return &farView{v, f, make(map[string]bool)}, err
 }
 
@@ -48,6 +48,10 @@ func (v *farView) Prefetch(keys [][]byte) int {
 func (v *farView) Iter(lo, hi []byte, reverse bool) engine.Iterator {
 	v.f.iters++
 	return v.View.Iter(lo, hi, reverse)
+}
+
+func (v *farView) Edge(lo, hi []byte, reverse bool, b []byte) ([]byte, int, bool, error) {
+	return engine.EdgeByIter(v, lo, hi, reverse, b)
 }
 
 func newFar(t testing.TB) (*bench, *far) {

@@ -5,6 +5,6 @@ func All() [][]*Command {
 	return [][]*Command{
 		GenericCommands, StringCommands, BitmapCommands, HashCommands, ListCommands, SetCommands, ZSetCommands,
 		StreamCommands, HyperLogLogCommands, GeoCommands, DumpCommands, SortCommands,
-		TransactionCommands, PubSubCommands,
+		TransactionCommands, PubSubCommands, ChannelCommands,
 	}
 }

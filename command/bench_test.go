@@ -42,7 +42,7 @@ func newBench(t testing.TB) *bench {
 
 func (b *bench) begin() *keyspace.Tx {
 	b.t.Helper()
-	view, err := b.eng.Begin(true)
+	view, err := b.eng.Begin(engine.ViewOptions{})
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -18,6 +18,22 @@ var bitfield = &Command{
 	Run:        func(c *Ctx) error { return runBitfield(c, false) },
 }
 
+// varyBitfield is KeySpec.Vary of BITFIELD: with GET alone it only reads.
+func varyBitfield(args [][]byte) KeyFlags {
+	for i := 2; i < len(args); i++ {
+		left := len(args) - i - 1
+		switch {
+		case isWord(args[i], "get") && left >= 2:
+			i += 2
+		case isWord(args[i], "overflow") && left >= 1:
+			i++
+		default:
+			return RW | Access | Update
+		}
+	}
+	return RO | Access
+}
+
 var bitfieldRO = &Command{
 	Name: "bitfield_ro", Group: Bitmap, Since: "6.0.0", Arity: -2,
 	Flags: ReadOnly | Fast, Keys: OneKey(1, RO|Access),

@@ -14,10 +14,10 @@ package command
 import (
 	"math/rand/v2"
 	"strings"
-	"sync"
 
 	"redoubt/keyspace"
 	"redoubt/types"
+	"redoubt/types/channel"
 	"redoubt/wire"
 )
 
@@ -34,9 +34,13 @@ type Command struct {
 	Categories Category
 	Tips       []string
 	Keys       []KeySpec
+	Channels   ChannelSpec
 	// ReadsOnly, if set, says of a call of a command that may write that it does
 	// not, as SORT without STORE.
 	ReadsOnly func(args [][]byte) bool
+	// UnnamedKeys, if set, returns the error for a user who may not read all keys
+	// when a call reads keys that its arguments do not name, as SORT with BY.
+	UnnamedKeys func(args [][]byte) error
 	// Syntax lists the arguments in the notation of syntax.go.
 	Syntax string
 	// Doc holds what COMMAND DOCS says besides.
@@ -45,7 +49,8 @@ type Command struct {
 	Run  func(*Ctx) error
 	Subs []*Command // a container has subcommands and usually no Run
 
-	// Set by NewTable.
+	// Set by NewTable in its own copy of the descriptor.
+	Declared *Command // the descriptor that was given to NewTable
 	ID       int      // dense, for statistics
 	Parent   *Command // the container of a subcommand
 	FullName string   // "client|list"
@@ -56,6 +61,7 @@ type Group string
 
 const (
 	Bitmap       Group = "bitmap"
+	Channel      Group = "channel"
 	Cluster      Group = "cluster"
 	Connection   Group = "connection"
 	Generic      Group = "generic"
@@ -99,17 +105,23 @@ const (
 	NoMandatoryKeys
 	// SysCmd: the command is one that servers send, not people.
 	SysCmd
-	// Alone: the command needs the whole keyspace latched.
-	Alone
-	// Slow: the command runs on a worker always.
-	Slow
-	// Peek: looking at a key does not count as using it.
-	Peek
+	// Exclusive: the command runs with the whole keyspace latched.
+	Exclusive
+	// OnWorker: the command never runs on an event loop.
+	OnWorker
+	// NoTouch: the command does not count as a use of its keys.
+	NoTouch
 	// OneState: the command walks many rows and must see one state of them.
 	OneState
 	// Repeatable: a command without Run that a transaction may run on an event
 	// loop, and again when it has to be rolled back.
 	Repeatable
+	// NoQueue: the command runs at once on a connection in MULTI; others are queued.
+	NoQueue
+	// WhileSubscribed: a RESP2 client that has subscriptions may send the command.
+	WhileSubscribed
+	// Tracking: a call whose argument is ON asks for invalidation messages.
+	Tracking
 )
 
 // FlagNames are the names of the flags that clients see, in Redis's order. Not
@@ -150,16 +162,18 @@ const (
 	CatConnection
 	CatTransaction
 	CatScripting
+	CatChannel
 )
 
-// CategoryNames are the names of the categories, in Redis's order.
+// CategoryNames are the names of the categories, in Redis's order; the last one is ours.
 var CategoryNames = []string{
 	"keyspace", "read", "write", "set", "sortedset", "list", "hash", "string", "bitmap", "hyperloglog", "geo",
 	"stream", "pubsub", "admin", "fast", "slow", "blocking", "dangerous", "connection", "transaction", "scripting",
+	"channel",
 }
 
 var groupCategory = map[Group]Category{
-	Bitmap: CatBitmap, Connection: CatConnection, Geo: CatGeo, Hash: CatHash, HyperLogLog: CatHyperLogLog,
+	Bitmap: CatBitmap, Channel: CatChannel, Connection: CatConnection, Geo: CatGeo, Hash: CatHash, HyperLogLog: CatHyperLogLog,
 	List: CatList, Scripting: CatScripting, Set: CatSet, SortedSet: CatSortedSet, Stream: CatStream,
 	String: CatString, Transactions: CatTransaction, Generic: CatKeyspace,
 }
@@ -250,6 +264,9 @@ type Block struct {
 	// Keep: what the handler did stays when it begins to wait, as that a consumer
 	// was seen. What it does when it is run again and waits on is undone.
 	Keep bool
+	// Shares: the command, although it writes, takes nothing that another one waits for. It
+	// is served like one that only reads: it may come after the write, by itself.
+	Shares bool
 }
 
 func (b *Block) Error() string { return "the command waits" }
@@ -261,6 +278,8 @@ type Limits struct {
 	LFU     bool  // maxmemory-policy is an LFU one
 	// SkipChecksum: RESTORE takes payloads with a wrong checksum, for tests.
 	SkipChecksum bool
+	// Channels are the rules of channels by their names, or nil.
+	Channels channel.Rules
 }
 
 // Caller is a client as the commands of its script see it. It may be used on any
@@ -305,7 +324,7 @@ func (c *Ctx) Reset() { c.rand, c.holdAt = nil, 0 }
 
 // Spill is called between the elements of a reply that may be large, whose
 // number was written before: it lets the beginning go to the client already, so
-// that the reply need not be held as a whole. It says false when nobody wants
+// that the reply need not be held as a whole. It returns false when nobody wants
 // the rest.
 func (c *Ctx) Spill() bool {
 	if c.Sink == nil {
@@ -345,42 +364,38 @@ type Table struct {
 	longest int
 }
 
-// NewTable makes a table of commands. A name that comes twice is a mistake in
-// the program.
+// NewTable makes a table of commands. It copies the descriptors: those that it is
+// given are not changed and may be in several tables. A name that comes twice is a
+// mistake in the program.
 func NewTable(groups ...[]*Command) *Table {
-	numbering.Lock()
-	defer numbering.Unlock()
 	t := &Table{byName: make(map[string]*Command)}
 	for _, g := range groups {
 		for _, c := range g {
 			if t.byName[c.Name] != nil {
 				panic("command " + c.Name + " is declared twice")
 			}
+			c = t.add(c, nil)
 			t.byName[c.Name] = c
 			t.list = append(t.list, c)
-			t.add(c, nil)
 		}
 	}
 	return t
 }
 
-// numbering: descriptors are shared by all tables of a process. Tables that
-// begin with the same groups give them the same numbers, so only the first one
-// writes, and the others may be made while commands run.
-var numbering sync.Mutex
-
-func (t *Table) add(c, parent *Command) {
-	id, name := len(t.all), c.Name
+// add copies a descriptor and its subcommands into the table.
+func (t *Table) add(declared, parent *Command) *Command {
+	c := new(Command)
+	*c = *declared
+	c.Declared, c.Parent, c.ID, c.FullName = declared, parent, len(t.all), c.Name
 	if parent != nil {
-		name = parent.Name + "|" + c.Name
-	}
-	if c.ID != id || c.Parent != parent || c.FullName != name {
-		c.ID, c.Parent, c.FullName = id, parent, name
+		c.FullName = parent.Name + "|" + c.Name
 	}
 	t.all = append(t.all, c)
-	for _, s := range c.Subs {
-		t.add(s, c)
+	c.Subs = make([]*Command, 0, len(declared.Subs))
+	for _, s := range declared.Subs {
+		c.Subs = append(c.Subs, t.add(s, c))
 	}
+	return c
 }
 
 // Commands are the top-level commands; All has subcommands too, by ID.
@@ -433,7 +448,7 @@ func lower(dst, src []byte) []byte {
 	return dst
 }
 
-// ArityOK says whether a call with n arguments, the name included, is allowed.
+// ArityOK reports whether a call with n arguments, the name included, is allowed.
 func (c *Command) ArityOK(n int) bool {
 	return n == c.Arity || (c.Arity < 0 && n >= -c.Arity)
 }

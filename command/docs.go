@@ -353,7 +353,7 @@ func WriteKeys(t *Table, call [][]byte, flags bool, w *wire.Writer) error {
 	return nil
 }
 
-// hasKeys says whether one of the specs finds real keys.
+// hasKeys reports whether one of the specs finds real keys.
 func (c *Command) hasKeys() bool {
 	for i := range c.Keys {
 		if c.Keys[i].Flags&NotKey == 0 {

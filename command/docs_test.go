@@ -14,19 +14,54 @@ func keyTable() *Table {
 	return NewTable([]*Command{
 		{Name: "get", Arity: 2, Keys: OneKey(1, RO|Access)},
 		{Name: "mset", Arity: -3, Keys: KeyRange(1, -1, 2, OW|Update)},
-		{Name: "set", Arity: -3, Keys: varying(OneKey(1, RW|Access|Update), varySet)},
-		{Name: "bitfield", Arity: -2, Keys: varying(OneKey(1, RW|Access|Update), varyBitfield)},
+		set,
+		bitfield,
 		{Name: "ping", Arity: -1},
 		{Name: "object", Arity: -2, Subs: []*Command{{Name: "encoding", Arity: 3, Keys: OneKey(2, RO)}}},
 		eval,
 		{Name: "xread", Arity: -4, Keys: []KeySpec{{Flags: RO | Access, Begin: Begin{Keyword: "STREAMS", From: 1},
 			Find: Find{Last: -1, Step: 1, Limit: 2}}}},
-		{Name: "sort", Arity: -2, Keys: sortKeys(true)},
-		{Name: "sort_ro", Arity: -2, Keys: sortKeys(false)},
+		sortKey,
+		sortRO,
 		{Name: "zunion", Arity: -3, Keys: KeyNum(1, RO|Access)},
 		{Name: "zunionstore", Arity: -4, Keys: append(OneKey(1, OW|Update), KeyNum(2, RO|Access)...)},
 		{Name: "ssubscribe", Arity: -2, Keys: KeyRange(1, -1, 1, NotKey)},
 	})
+}
+
+// Descriptors are declared once for all tables of a process.
+func TestNewTableLeavesDescriptorsAlone(t *testing.T) {
+	object := &Command{Name: "object", Subs: []*Command{{Name: "freq"}}}
+	first := NewTable([]*Command{{Name: "get"}, object})
+	second := NewTable([]*Command{object})
+	for _, d := range []*Command{object, object.Subs[0]} {
+		if d.Declared != nil || d.Parent != nil || d.FullName != "" || d.ID != 0 {
+			t.Errorf("%s was written to: %+v", d.Name, d)
+		}
+	}
+	for i, table := range []*Table{first, second} {
+		c := table.Find(split("OBJECT FREQ k"))
+		if c.FullName != "object|freq" || c.Declared != object.Subs[0] || c.Parent != table.Lookup([]byte("object")) || c.ID != 2-i {
+			t.Errorf("table %d: %+v", i, c)
+		}
+	}
+}
+
+func TestChannelSpecRange(t *testing.T) {
+	for _, test := range []struct {
+		spec     ChannelSpec
+		n        int
+		from, to int
+	}{
+		{ChannelSpec{}, 3, 0, 0},
+		{ChannelSpec{First: 1, Flags: Publish}, 3, 1, 2},
+		{ChannelSpec{First: 1, Last: -1, Flags: Subscribe}, 4, 1, 4},
+		{ChannelSpec{First: 1, Flags: Publish}, 1, 1, 1},
+	} {
+		if from, to := test.spec.Range(test.n); from != test.from || to != test.to {
+			t.Errorf("%+v of %d arguments: %d to %d, want %d to %d", test.spec, test.n, from, to, test.from, test.to)
+		}
+	}
 }
 
 func TestGetKeys(t *testing.T) {

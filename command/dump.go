@@ -99,25 +99,45 @@ func AppendDump(tx *keyspace.Tx, buf, key []byte, m keyspace.Meta) []byte {
 		e.Reset(nil)
 		encoders.Put(e)
 	}()
-	var err error
+	if err := encodeValue(tx, e, key, m, true, held); err != nil {
+		tx.Fail(err)
+	}
+	return e.End()
+}
+
+// EncodeKey gives the value of a key to the Encoder of a Writer. m is what Find returned for
+// the key, and exists. A large value goes through in portions. active says whether times
+// when consumers of streams were active may be written.
+func EncodeKey(tx *keyspace.Tx, e *rdb.Encoder, key []byte, m keyspace.Meta, active bool) error {
+	held := tx.Held()
+	defer func() { tx.Release(held) }()
+	err := encodeValue(tx, e, key, m, active, func() bool { return e.Spill() && tx.Err() == nil })
+	if err == nil {
+		err = tx.Err()
+	}
+	return err
+}
+
+// encodeValue gives a value to an Encoder. held is called between elements, and says false
+// when nobody wants the rest.
+func encodeValue(tx *keyspace.Tx, e *rdb.Encoder, key []byte, m keyspace.Meta, active bool, held func() bool) error {
 	switch m.Type {
 	case keyspace.String:
 		dumpString(tx, e, m, held)
 	case keyspace.List:
-		err = dumpList(tx, e, key, m, held)
+		return dumpList(tx, e, key, m, held)
 	case keyspace.Set:
-		err = dumpSet(tx, e, key, m, held)
+		return dumpSet(tx, e, key, m, held)
 	case keyspace.ZSet:
-		err = dumpZSet(tx, e, key, m, held)
+		return dumpZSet(tx, e, key, m, held)
 	case keyspace.Hash:
-		err = dumpHash(tx, e, key, m, held)
+		return dumpHash(tx, e, key, m, held)
 	case keyspace.Stream:
-		err = dumpStream(tx, e, key, held)
+		return dumpStream(tx, e, key, m, active, held)
+	case keyspace.Channel:
+		return dumpChannel(tx, e, key, m, held)
 	}
-	if err != nil {
-		tx.Fail(err)
-	}
-	return e.End()
+	return nil
 }
 
 // largeDump is from how many bytes on the memory of a payload is asked for before it grows.
@@ -141,31 +161,48 @@ func dumpString(tx *keyspace.Tx, e *rdb.Encoder, m keyspace.Meta, held func() bo
 		return
 	}
 	e.BeginString(v.Len())
-	taken := tx.Taken()
-	if !tx.Take(v.Len() + int64(cap(e.Buf))) {
-		return
-	}
-	tx.Give(taken) // held takes it again
-	e.Buf = slices.Grow(e.Buf, int(v.Len())+trailer)
-	if !held() {
-		return
+	if !e.Streams() {
+		taken := tx.Taken()
+		if !tx.Take(v.Len() + int64(cap(e.Buf))) {
+			return
+		}
+		tx.Give(taken)                                   // held takes it again
+		e.Buf = slices.Grow(e.Buf, int(v.Len())+trailer) // there is room for all of it
+		if !held() {
+			return
+		}
 	}
 	end := int64(0)
+	zeros := func(to int64) bool {
+		for more := true; more && end < to; {
+			n := min(to-end, zeroPiece)
+			e.Zeros(n)
+			end += n
+			more = !e.Streams() || held()
+		}
+		return tx.Err() == nil
+	}
 	v.Walk(tx, 0, v.Len(), func(at int64, piece []byte) bool {
-		e.Zeros(at - end)
+		if !zeros(at) {
+			return false
+		}
 		e.Piece(piece)
 		end = at + int64(len(piece))
-		return true // there is room for all of it
+		return !e.Streams() || held()
 	})
-	e.Zeros(v.Len() - end)
+	zeros(v.Len())
 }
 
+// zeroPiece is how many zeros are written at a time.
+const zeroPiece = 64 << 10
+
 func dumpList(tx *keyspace.Tx, e *rdb.Encoder, key []byte, m keyspace.Meta, held func() bool) error {
-	l, err := list.Of(tx, key, m, 0)
+	l, err := list.Of(tx, key, m)
 	if err != nil {
 		return err
 	}
 	e.BeginList()
+	e.Sized(l.Len())
 	l.Walk(0, l.Len(), false, func(b []byte) bool {
 		e.Element(b)
 		return held()
@@ -179,6 +216,7 @@ func dumpSet(tx *keyspace.Tx, e *rdb.Encoder, key []byte, m keyspace.Meta, held 
 		return err
 	}
 	e.BeginSet()
+	e.Sized(s.Len())
 	s.Each(func(b []byte) bool {
 		e.Element(b)
 		return held()
@@ -188,12 +226,13 @@ func dumpSet(tx *keyspace.Tx, e *rdb.Encoder, key []byte, m keyspace.Meta, held 
 
 // dumpZSet goes from the highest score down, as Redis likes it best.
 func dumpZSet(tx *keyspace.Tx, e *rdb.Encoder, key []byte, m keyspace.Meta, held func() bool) error {
-	z, err := zset.Of(tx, key, m, nil)
+	z, err := zset.Of(tx, key, m)
 	if err != nil {
 		return err
 	}
 	defer z.Release()
 	e.BeginZSet()
+	e.Sized(z.Len())
 	z.Walk(zset.Whole, true, func(b []byte, score float64) bool {
 		e.Member(b, score)
 		return held()
@@ -212,6 +251,7 @@ func dumpHash(tx *keyspace.Tx, e *rdb.Encoder, key []byte, m keyspace.Meta, held
 	} else {
 		e.BeginHash()
 	}
+	e.Sized(h.Len())
 	h.Each(func(field []byte, f hash.Entry) bool {
 		e.Field(field, f.Value, f.At)
 		return held()
@@ -219,47 +259,85 @@ func dumpHash(tx *keyspace.Tx, e *rdb.Encoder, key []byte, m keyspace.Meta, held
 	return nil
 }
 
-func dumpStream(tx *keyspace.Tx, e *rdb.Encoder, key []byte, held func() bool) error {
-	s, err := stream.Open(tx, key)
+func dumpStream(tx *keyspace.Tx, e *rdb.Encoder, key []byte, m keyspace.Meta, active bool, held func() bool) error {
+	s, err := stream.Of(tx, key, m)
 	if err != nil {
 		return err
 	}
-	e.BeginStream(consumersDiffer(&s))
 	var fields [][]byte
-	s.Each(stream.ID{}, stream.MaxID, false, func(id stream.ID, entry stream.Entry) bool {
-		fields = fields[:0]
-		n, items := entry.Pairs()
-		for range 2 * n {
-			item, _ := items.Next()
-			fields = append(fields, item)
-		}
-		e.Entry(rdb.ID(id), fields)
-		return held()
-	})
+	entries := func(to func(id rdb.ID, fields [][]byte)) {
+		s.Each(stream.ID{}, stream.MaxID, false, func(id stream.ID, entry stream.Entry) bool {
+			fields = fields[:0]
+			n, items := entry.Pairs()
+			for range 2 * n {
+				item, _ := items.Next()
+				fields = append(fields, item)
+			}
+			to(rdb.ID(id), fields)
+			return held()
+		})
+	}
+	var nodes rdb.NodeCounter
+	if e.Streams() && s.Len() > manyEntries { // read twice, not held
+		entries(nodes.Add)
+	}
+	e.BeginStream(active && consumersDiffer(s))
+	if n := nodes.Nodes(); n > 0 {
+		e.Sized(n)
+	}
+	entries(e.Entry)
 	e.EndEntries(rdb.StreamInfo{
 		Length: s.Len(), Last: rdb.ID(s.Last), First: rdb.ID(s.First), MaxDeleted: rdb.ID(s.MaxDeleted), Added: s.Added,
 	})
+	e.Sized(s.Groups())
 	s.EachGroup(func(g *stream.Group) bool {
 		e.BeginGroup(g.Name, rdb.ID(g.Last), g.EntriesRead)
+		e.Sized(g.Pending())
 		g.EachPending(nil, stream.ID{}, stream.MaxID, func(p stream.Pending) bool {
 			e.GroupPending(rdb.ID(p.ID), p.Time, uint64(p.Count))
-			return true
+			return !e.Streams() || held()
 		})
 		e.EndPending()
+		e.Sized(g.Consumers())
 		g.EachConsumer(func(c *stream.Consumer) bool {
 			e.BeginConsumer(c.Name, c.Seen, c.Active)
+			e.Sized(c.Pending())
 			g.EachPending(c, stream.ID{}, stream.MaxID, func(p stream.Pending) bool {
 				e.ConsumerPending(rdb.ID(p.ID))
-				return true
+				return !e.Streams() || held()
 			})
-			return true
+			return tx.Err() == nil
 		})
 		return tx.Err() == nil
 	})
 	return nil
 }
 
-// consumersDiffer says whether some consumer was active at another time than when it
+// manyEntries is from how many entries on a stream is read twice rather than held.
+const manyEntries = 1000
+
+// NeedsVersion is the lowest version of the RDB format that holds all of a value which is not
+// a channel.
+func NeedsVersion(tx *keyspace.Tx, key []byte, m keyspace.Meta) int {
+	switch m.Type {
+	case keyspace.Hash:
+		if m.FieldTimes().Next != 0 {
+			return rdb.VersionRedis74
+		}
+	case keyspace.Stream:
+		held := tx.Held()
+		defer tx.Release(held)
+		s, err := stream.Of(tx, key, m)
+		if err != nil {
+			tx.Fail(err)
+		} else if consumersDiffer(s) {
+			return rdb.VersionRedis72
+		}
+	}
+	return rdb.VersionRedis70
+}
+
+// consumersDiffer reports whether some consumer was active at another time than when it
 // was last seen. Redis 7.0 knows no other case, and can read a stream without.
 func consumersDiffer(s *stream.Stream) (differ bool) {
 	s.EachGroup(func(g *stream.Group) bool {

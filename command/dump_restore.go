@@ -1,6 +1,7 @@
 package command
 
 import (
+	"fmt"
 	"math"
 
 	"redoubt/keyspace"
@@ -19,7 +20,7 @@ const restoreSyntax = "key ttl:integer serialized-value:string [REPLACE]@3.0.0 [
 
 var restore = &Command{
 	Name: "restore", Group: Generic, Since: "2.6.0", Arity: -4,
-	Flags: Write | DenyOOM | Peek, Categories: CatDangerous, Keys: OneKey(1, OW|Update),
+	Flags: Write | DenyOOM | NoTouch, Categories: CatDangerous, Keys: OneKey(1, OW|Update),
 	Syntax:  restoreSyntax,
 	Summary: "Makes a key of what DUMP returned for another one, here or in Redis.",
 	Run:     restoreKey,
@@ -27,7 +28,7 @@ var restore = &Command{
 
 var restoreAsking = &Command{
 	Name: "restore-asking", Group: Server, Since: "3.0.0", Arity: -4,
-	Flags: Write | DenyOOM | Asking | SysCmd | Peek, Categories: CatKeyspace | CatDangerous, Keys: OneKey(1, OW|Update),
+	Flags: Write | DenyOOM | Asking | SysCmd | NoTouch, Categories: CatKeyspace | CatDangerous, Keys: OneKey(1, OW|Update),
 	Syntax:  restoreSyntax,
 	Summary: "Is RESTORE between the nodes of a cluster.",
 	Run:     restoreKey,
@@ -130,7 +131,7 @@ type ager interface {
 	Age(key []byte, idle, freq int64)
 }
 
-// restoreWork is what an element weighs, in the terms of Tx.Heavy, and restoreSize
+// restoreWork is the cost of an element, in the unit of Tx.Heavy, and restoreSize
 // about how many bytes of a payload it has at least.
 const (
 	restoreWork = 64
@@ -140,19 +141,10 @@ const (
 // restoreDead checks a value whose time is over already: it is not stored.
 func restoreDead(c *Ctx, v *rdb.Value, deleted bool) error {
 	var err error
-	switch v.Kind {
-	case rdb.String:
-		err = v.String(func(int64, []byte) error { return nil })
-	case rdb.List:
-		err = v.List(func([]byte) error { return nil })
-	case rdb.Set:
-		err = v.Set(func([]byte) error { return nil })
-	case rdb.ZSet:
-		err = v.ZSet(func([]byte, float64) error { return nil })
-	case rdb.Hash:
-		err = v.Hash(func(_, _ []byte, _ int64) error { return nil })
-	case rdb.Stream:
-		err = v.Stream(nothing{})
+	if v.Kind == rdb.Module {
+		err = checkChannel(v)
+	} else {
+		err = v.Skip()
 	}
 	if err != nil {
 		return payloadError(err)
@@ -164,14 +156,24 @@ func restoreDead(c *Ctx, v *rdb.Value, deleted bool) error {
 	return nil
 }
 
-// nothing is a visitor of a stream that is only checked.
-type nothing struct{}
+// errTwice is found by who makes a key of a value in a file; see rdb.Value.Streamed.
+var errTwice = fmt.Errorf("%w: an element comes twice", rdb.ErrFormat)
 
-func (nothing) Entry(rdb.ID, [][]byte) error        { return nil }
-func (nothing) Info(rdb.StreamInfo) error           { return nil }
-func (nothing) Group([]byte, rdb.ID, int64) error   { return nil }
-func (nothing) Consumer([]byte, int64, int64) error { return nil }
-func (nothing) Pending(rdb.ID, int64, uint64) error { return nil }
+// RestoreKey makes a key, which does not exist, what a value says, in the execution of c: it
+// uses Tx and Limits alone. The value may be one of a file that is being read: it goes from
+// there to the rows without being held. When there is an error the execution must be undone.
+func RestoreKey(c *Ctx, key []byte, v *rdb.Value, expire int64) error {
+	if err := restoreValue(c, key, v, expire); err != nil {
+		return err
+	}
+	return c.Tx.Err()
+}
+
+// IsChannel reports whether a module's value in a file is a channel.
+func IsChannel(v *rdb.Value) bool {
+	name, _ := v.ModuleName()
+	return v.Kind == rdb.Module && name == channelModule
+}
 
 // restoreValue makes a key, which does not exist, what the payload says. Elements
 // go from the payload to the rows one by one.
@@ -181,16 +183,21 @@ func restoreValue(c *Ctx, key []byte, v *rdb.Value, expire int64) (err error) {
 	case rdb.String:
 		return restoreString(c, key, v, expire)
 	case rdb.List:
-		w := list.NewWriter(tx, key, limits.ListSize)
-		if err = v.List(func(b []byte) error { w.Add(b); return tx.Err() }); err == nil {
-			w.Store(keyspace.Meta{}, expire)
+		l := list.Create(tx, key, limits)
+		defer l.Release()
+		if err = v.List(func(b []byte) error { l.Append(b); return tx.Err() }); err != nil {
+			return err
 		}
-		return err
+		l.Save()
 	case rdb.Set:
-		s, err := sets.Find(tx, key, limits)
-		if err == nil {
-			err = v.Set(func(b []byte) error { s.Add(b); return tx.Err() })
-		}
+		s := sets.Create(tx, key, limits)
+		defer s.Release()
+		err = v.Set(func(b []byte) error {
+			if !s.Add(b) && tx.Err() == nil {
+				return errTwice
+			}
+			return tx.Err()
+		})
 		if err != nil {
 			return err
 		}
@@ -198,19 +205,27 @@ func restoreValue(c *Ctx, key []byte, v *rdb.Value, expire int64) (err error) {
 	case rdb.ZSet:
 		z := zset.Create(tx, key, limits)
 		defer z.Release()
-		if err = v.ZSet(func(b []byte, f float64) error { z.Insert(b, f); return tx.Err() }); err != nil {
+		err = v.ZSet(func(b []byte, f float64) error {
+			if !v.Streamed() { // then they were looked at
+				z.Insert(b, f)
+			} else if added, _ := z.Add(b, f); !added && tx.Err() == nil {
+				return errTwice
+			}
+			return tx.Err()
+		})
+		if err != nil {
 			return err
 		}
 		z.Save()
 	case rdb.Hash:
-		h, err := hash.Open(tx, key, limits)
-		if err != nil {
-			return err
-		}
+		h := hash.Create(tx, key, limits)
 		defer h.Release()
 		err = v.Hash(func(field, value []byte, at int64) error {
-			if at == 0 || at > tx.Now { // others are gone already
-				h.Set(field, value, at)
+			if at != 0 && at <= tx.Now { // it is gone already
+				return tx.Err()
+			}
+			if !h.Set(field, value, at) && tx.Err() == nil {
+				return errTwice
 			}
 			return tx.Err()
 		})
@@ -220,6 +235,10 @@ func restoreValue(c *Ctx, key []byte, v *rdb.Value, expire int64) (err error) {
 		h.Save()
 	case rdb.Stream:
 		if err := restoreStream(c, key, v); err != nil {
+			return err
+		}
+	case rdb.Module:
+		if err := restoreChannel(c, key, v); err != nil {
 			return err
 		}
 	}
@@ -264,21 +283,14 @@ func restoreString(c *Ctx, key []byte, v *rdb.Value, expire int64) error {
 // streamWriter makes a stream of what is visited.
 type streamWriter struct {
 	c     *Ctx
-	key   []byte
-	s     stream.Stream
+	s     *stream.Stream
 	group *stream.Group
 	one   *stream.Consumer
-	held  int
 }
 
-// streamHeld is how much memory of the execution a stream in progress may take.
-const streamHeld = 256 << 10
-
 func restoreStream(c *Ctx, key []byte, v *rdb.Value) error {
-	w := streamWriter{c: c, key: key, held: c.Tx.Held()}
-	if err := w.open(); err != nil {
-		return err
-	}
+	w := streamWriter{c: c, s: stream.Create(c.Tx, key, &c.Limits.Limits)}
+	defer w.s.Release()
 	if err := v.Stream(&w); err != nil {
 		return err
 	}
@@ -287,29 +299,14 @@ func restoreStream(c *Ctx, key []byte, v *rdb.Value) error {
 	return c.Tx.Err()
 }
 
-func (w *streamWriter) open() (err error) {
-	w.s, err = stream.Open(w.c.Tx, w.key)
-	return err
-}
-
-// Entry adds an entry. Entries are built in the memory of the execution: now and
-// then it is given back.
 func (w *streamWriter) Entry(id rdb.ID, fields [][]byte) error {
-	if w.c.Tx.Held()-w.held > streamHeld {
-		w.s.Save()
-		w.c.Tx.Release(w.held)
-		if err := w.open(); err != nil {
-			return err
-		}
-	}
-	if err := w.s.Add(stream.ID(id), fields, &w.c.Limits.Limits); err != nil {
+	if err := w.s.Add(stream.ID(id), fields); err != nil {
 		return err
 	}
 	return w.c.Tx.Err()
 }
 
 func (w *streamWriter) Info(i rdb.StreamInfo) error {
-	w.s.Create()
 	w.s.SetID(stream.ID(i.Last), i.Added, stream.ID(i.MaxDeleted))
 	return w.c.Tx.Err()
 }
@@ -329,6 +326,9 @@ func (w *streamWriter) endGroup() {
 }
 
 func (w *streamWriter) Consumer(name []byte, seen, active int64) error {
+	if w.group.Consumer(name) != nil {
+		return rdb.ErrFormat
+	}
 	w.one = w.group.AddConsumer(name)
 	w.one.Seen, w.one.Active = seen, active
 	return nil

@@ -107,10 +107,13 @@ func Text(err error) string {
 		return "MISCONF " + err.Error()
 	case errors.Is(err, engine.ErrFull):
 		return string(ErrOutOfMemory)
-	case errors.Is(err, engine.ErrUnavailable), errors.Is(err, engine.ErrConflict), errors.Is(err, engine.ErrSnapshotLost):
+	case engine.Transient(err), errors.Is(err, engine.ErrConflict), errors.Is(err, engine.ErrSnapshotLost):
 		return "TRYAGAIN " + err.Error()
 	case errors.Is(err, engine.ErrUnknownOutcome):
-		return "UNKNOWN " + err.Error()
+		return "UNKNOWN the write may have been applied; read before you retry: " + err.Error()
+	}
+	if text := channelText(err); text != "" {
+		return text
 	}
 	return "ERR " + err.Error()
 }

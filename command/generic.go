@@ -67,13 +67,13 @@ func countKeys(c *Ctx, f func(key []byte) bool) error {
 	return nil
 }
 
-// keyWork is what looking a key up weighs, in the terms of Tx.Heavy.
+// keyWork is the cost of looking a key up, in the unit of Tx.Heavy.
 const keyWork = 256
 
 // exists counts a key as often as it is named.
 var exists = &Command{
 	Name: "exists", Group: Generic, Since: "1.0.0", Arity: -2,
-	Flags: ReadOnly | Fast | Peek, Keys: KeyRange(1, -1, 1, RO),
+	Flags: ReadOnly | Fast | NoTouch, Keys: KeyRange(1, -1, 1, RO),
 	Tips:    []string{"request_policy:multi_shard", "response_policy:agg_sum"},
 	Syntax:  "key...",
 	Summary: "Counts how many of the named keys exist.",
@@ -101,7 +101,7 @@ var touch = &Command{
 
 var typeOf = &Command{
 	Name: "type", Group: Generic, Since: "1.0.0", Arity: 2,
-	Flags: ReadOnly | Fast | Peek, Keys: OneKey(1, RO),
+	Flags: ReadOnly | Fast | NoTouch, Keys: OneKey(1, RO),
 	Syntax:  "key",
 	Summary: "Names the type of a key's value.",
 	Run: func(c *Ctx) error {
@@ -277,7 +277,7 @@ func int32Arg(arg []byte, message Error) (int, error) {
 	return int(n), nil
 }
 
-// isWord says whether an argument is this word, which is in lower case. An
+// isWord reports whether an argument is this word, which is in lower case. An
 // argument ends at a zero byte for this purpose: Redis compares C strings.
 func isWord(arg []byte, word string) bool {
 	arg = cString(arg)

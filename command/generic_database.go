@@ -23,7 +23,7 @@ var dbSize = &Command{
 
 var flushDB = &Command{
 	Name: "flushdb", Group: Server, Since: "1.0.0", Arity: -1,
-	Flags: Write | Alone, Categories: CatKeyspace | CatDangerous,
+	Flags: Write | Exclusive, Categories: CatKeyspace | CatDangerous,
 	Tips:    []string{"request_policy:all_shards", "response_policy:all_succeeded"},
 	Syntax:  "[ASYNC@4.0.0|SYNC@6.2.0]",
 	Summary: "Removes all keys of the selected database.",
@@ -32,7 +32,7 @@ var flushDB = &Command{
 
 var flushAll = &Command{
 	Name: "flushall", Group: Server, Since: "1.0.0", Arity: -1,
-	Flags: Write | Alone, Categories: CatKeyspace | CatDangerous,
+	Flags: Write | Exclusive, Categories: CatKeyspace | CatDangerous,
 	Tips:    []string{"request_policy:all_shards", "response_policy:all_succeeded"},
 	Syntax:  "[ASYNC@4.0.0|SYNC@6.2.0]",
 	Summary: "Removes all keys of all databases.",
@@ -58,7 +58,7 @@ func flush(c *Ctx, first, limit int) error {
 
 var swapDB = &Command{
 	Name: "swapdb", Group: Server, Since: "4.0.0", Arity: 3,
-	Flags: Write | Fast | Alone, Categories: CatKeyspace | CatDangerous,
+	Flags: Write | Fast | Exclusive, Categories: CatKeyspace | CatDangerous,
 	Syntax:  "index1:integer index2:integer",
 	Summary: "Exchanges the contents of two databases.",
 	Run: func(c *Ctx) error {

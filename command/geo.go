@@ -119,11 +119,7 @@ options:
 			}
 		}
 	}
-	z.Save() // it may have unfolded although nothing was added
-	if n := added + moved; n > 0 {
-		c.Tx.FX.Changes += n
-		c.Tx.Note(keyspace.ZSetEv, "zadd", c.Args[1])
-	}
+	c.saved(z, keyspace.ZSetEv, "zadd", c.Args[1], added+moved) // it may have unfolded although nothing was added
 	if ch {
 		added += moved
 	}

@@ -171,7 +171,7 @@ func geoSource(tx *keyspace.Tx, z *zset.ZSet) geo.Source {
 	}
 }
 
-// placeWork is what looking at a place weighs, in the terms of Tx.Heavy: the
+// placeWork is the cost of looking at a place, in the unit of Tx.Heavy: the
 // distance takes most of it.
 const placeWork = 512
 
@@ -349,19 +349,10 @@ func (s *geoCall) keep(c *Ctx, found []geo.Place) error {
 		}
 		to.Insert(p.Member, score)
 	}
-	replaces := to.Replaces()
-	to.Save()
-	switch {
-	case len(found) > 0:
-		event := "georadiusstore"
-		if s.search {
-			event = "geosearchstore"
-		}
-		c.Tx.FX.Changes += len(found)
-		c.Tx.Note(keyspace.ZSetEv, event, s.target)
-	case replaces:
-		c.Tx.Changed(keyspace.Generic, "del", s.target)
+	event := "georadiusstore"
+	if s.search {
+		event = "geosearchstore"
 	}
-	c.Reply.Int(int64(len(found)))
+	c.stored(to, keyspace.ZSetEv, event, s.target, len(found))
 	return nil
 }

@@ -105,7 +105,7 @@ func (c *Ctx) replyHash(names, values bool) error {
 		return err
 	}
 	defer h.Release()
-	if c.Tx.Heavy(h.Large()) {
+	if c.Tx.Heavy(h.Weight()) {
 		return nil
 	}
 	if n := int(h.Len()); names && values {

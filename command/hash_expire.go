@@ -23,19 +23,13 @@ const (
 	fieldsKeyword = "fields"
 )
 
-// ExpireFields removes fields of a hash that are past their time, up to a limit
-// or so, and returns how many: for the sweeper.
-func ExpireFields(tx *keyspace.Tx, key []byte, limit int) int {
-	return hash.ExpireFields(tx, key, limit)
-}
-
 var hexpire = &Command{
 	Name: "hexpire", Group: Hash, Since: "7.4.0", Arity: -6,
 	Flags: Write | DenyOOM | Fast, Keys: OneKey(1, RW|Update),
 	Syntax:     "key seconds:integer [NX|XX|GT|LT] FIELDS fields=(numfields:integer field...)",
 	Summary:    "Lets fields of a hash expire after a number of seconds.",
 	Complexity: "O(N) where N is the number of fields given",
-	Run:        func(c *Ctx) error { return setFieldTimes(c, c.Tx.Now, 1000) },
+	Run:        func(c *Ctx) error { return setFieldTimes(c, inSeconds) },
 }
 
 var hpexpire = &Command{
@@ -44,7 +38,7 @@ var hpexpire = &Command{
 	Syntax:     "key milliseconds:integer [NX|XX|GT|LT] FIELDS fields=(numfields:integer field...)",
 	Summary:    "Lets fields of a hash expire after a number of milliseconds.",
 	Complexity: "O(N) where N is the number of fields given",
-	Run:        func(c *Ctx) error { return setFieldTimes(c, c.Tx.Now, 1) },
+	Run:        func(c *Ctx) error { return setFieldTimes(c, inMilliseconds) },
 }
 
 var hexpireat = &Command{
@@ -53,7 +47,7 @@ var hexpireat = &Command{
 	Syntax:     "key unix-time-seconds:unix-time [NX|XX|GT|LT] FIELDS fields=(numfields:integer field...)",
 	Summary:    "Lets fields of a hash expire at a Unix time in seconds.",
 	Complexity: "O(N) where N is the number of fields given",
-	Run:        func(c *Ctx) error { return setFieldTimes(c, 0, 1000) },
+	Run:        func(c *Ctx) error { return setFieldTimes(c, atSecond) },
 }
 
 var hpexpireat = &Command{
@@ -62,18 +56,17 @@ var hpexpireat = &Command{
 	Syntax:     "key unix-time-milliseconds:unix-time [NX|XX|GT|LT] FIELDS fields=(numfields:integer field...)",
 	Summary:    "Lets fields of a hash expire at a Unix time in milliseconds.",
 	Complexity: "O(N) where N is the number of fields given",
-	Run:        func(c *Ctx) error { return setFieldTimes(c, 0, 1) },
+	Run:        func(c *Ctx) error { return setFieldTimes(c, atMillisecond) },
 }
 
-// setFieldTimes gives fields the time base plus the argument in units of so many
-// milliseconds.
-func setFieldTimes(c *Ctx, base, unit int64) error {
+// setFieldTimes gives fields the time that the argument says.
+func setFieldTimes(c *Ctx, form timeForm) error {
 	h, err := hash.Open(c.Tx, c.Args[1], &c.Limits.Limits)
 	if err != nil {
 		return err
 	}
 	defer h.Release()
-	at, err := fieldTime(c, c.Args[2], base, unit)
+	at, err := fieldTime(c, c.Args[2], form)
 	if err != nil {
 		return err
 	}
@@ -102,48 +95,36 @@ func setFieldTimes(c *Ctx, base, unit int64) error {
 			c.Reply.Int(fieldTimeSet)
 		}
 	}
-	gone := h.Save()
-	switch {
-	case deleted > 0:
-		c.fieldsChanged("hdel", deleted+updated)
-	case updated > 0:
-		c.fieldsChanged("hexpire", updated)
+	event := "hexpire"
+	if deleted > 0 {
+		event = "hdel"
 	}
-	if gone {
-		c.keyGone()
-	}
+	c.saved(h, keyspace.HashEv, event, c.Args[1], updated+deleted)
 	return nil
 }
 
 // fieldTime reads a time of death of fields.
-func fieldTime(c *Ctx, arg []byte, base, unit int64) (int64, error) {
+func fieldTime(c *Ctx, arg []byte, form timeForm) (int64, error) {
 	n, err := integer(arg)
-	switch {
-	case err != nil:
+	if err != nil {
 		return 0, err
-	case n < 0:
+	}
+	if n < 0 {
 		return 0, ErrFieldTime
-	case n > maxFieldTime/unit || n*unit > maxFieldTime-base:
+	}
+	at, ok := form.time(c, n, maxFieldTime)
+	if !ok {
 		return 0, ExpireError(c.Cmd.FullName)
 	}
-	return n*unit + base, nil
+	return at, nil
 }
 
 // fieldCondition reads the condition at the front, if there is one.
 func fieldCondition(args [][]byte) (cond condition, rest [][]byte) {
-	switch {
-	case isWord(args[0], "nx"):
-		cond.nx = true
-	case isWord(args[0], "xx"):
-		cond.xx = true
-	case isWord(args[0], "gt"):
-		cond.gt = true
-	case isWord(args[0], "lt"):
-		cond.lt = true
-	default:
-		return cond, args
+	if cond.word(args[0]) {
+		args = args[1:]
 	}
-	return cond, args[1:]
+	return cond, args
 }
 
 // fieldList reads FIELDS numfields field..., of which at least the first two are
@@ -168,7 +149,7 @@ var httl = &Command{
 	Syntax:     "key FIELDS fields=(numfields:integer field...)",
 	Summary:    "Tells in how many seconds fields of a hash expire.",
 	Complexity: "O(N) where N is the number of fields given",
-	Run:        func(c *Ctx) error { return tellFieldTimes(c, c.Tx.Now, 1000) },
+	Run:        func(c *Ctx) error { return tellFieldTimes(c, inSeconds) },
 }
 
 var hpttl = &Command{
@@ -177,7 +158,7 @@ var hpttl = &Command{
 	Syntax:     "key FIELDS fields=(numfields:integer field...)",
 	Summary:    "Tells in how many milliseconds fields of a hash expire.",
 	Complexity: "O(N) where N is the number of fields given",
-	Run:        func(c *Ctx) error { return tellFieldTimes(c, c.Tx.Now, 1) },
+	Run:        func(c *Ctx) error { return tellFieldTimes(c, inMilliseconds) },
 }
 
 var hexpiretime = &Command{
@@ -186,7 +167,7 @@ var hexpiretime = &Command{
 	Syntax:     "key FIELDS fields=(numfields:integer field...)",
 	Summary:    "Tells at which Unix time in seconds fields of a hash expire.",
 	Complexity: "O(N) where N is the number of fields given",
-	Run:        func(c *Ctx) error { return tellFieldTimes(c, 0, 1000) },
+	Run:        func(c *Ctx) error { return tellFieldTimes(c, atSecond) },
 }
 
 var hpexpiretime = &Command{
@@ -195,12 +176,11 @@ var hpexpiretime = &Command{
 	Syntax:     "key FIELDS fields=(numfields:integer field...)",
 	Summary:    "Tells at which Unix time in milliseconds fields of a hash expire.",
 	Complexity: "O(N) where N is the number of fields given",
-	Run:        func(c *Ctx) error { return tellFieldTimes(c, 0, 1) },
+	Run:        func(c *Ctx) error { return tellFieldTimes(c, atMillisecond) },
 }
 
-// tellFieldTimes replies with times relative to base, in a unit of so many
-// milliseconds, rounded up.
-func tellFieldTimes(c *Ctx, base, unit int64) error {
+// tellFieldTimes replies with times of fields, rounded up.
+func tellFieldTimes(c *Ctx, form timeForm) error {
 	h, err := hash.Read(c.Tx, c.Args[1])
 	if err != nil {
 		return err
@@ -219,7 +199,7 @@ func tellFieldTimes(c *Ctx, base, unit int64) error {
 		case e.At == 0:
 			c.Reply.Int(noFieldTime)
 		default:
-			c.Reply.Int((e.At - base + unit - 1) / unit)
+			c.Reply.Int((e.At - form.base(c) + form.unit - 1) / form.unit)
 		}
 	}
 	return nil
@@ -258,24 +238,8 @@ var hpersist = &Command{
 		}
 		h.Save()
 		if changed {
-			c.fieldsChanged("hpersist", 1)
+			c.Tx.Changed(keyspace.HashEv, "hpersist", c.Args[1])
 		}
 		return nil
 	},
-}
-
-// hashTimeOption is the option of HGETEX or HSETEX that an argument names: the
-// base and the unit of the time behind it. It says false if it names none.
-func hashTimeOption(c *Ctx, arg []byte) (base, unit int64, ok bool) {
-	switch {
-	case isWord(arg, "ex"):
-		return c.Tx.Now, 1000, true
-	case isWord(arg, "px"):
-		return c.Tx.Now, 1, true
-	case isWord(arg, "exat"):
-		return 0, 1000, true
-	case isWord(arg, "pxat"):
-		return 0, 1, true
-	}
-	return 0, 0, false
 }

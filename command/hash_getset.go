@@ -38,13 +38,7 @@ var hgetdel = &Command{
 				deleted++
 			}
 		}
-		gone := h.Save()
-		if deleted > 0 {
-			c.fieldsChanged("hdel", deleted)
-		}
-		if gone {
-			c.keyGone()
-		}
+		c.saved(h, keyspace.HashEv, "hdel", c.Args[1], deleted)
 		return nil
 	},
 }
@@ -63,8 +57,8 @@ var hgetex = &Command{
 		}
 		defer h.Release()
 		rest, at := c.Args[2:], int64(-1) // at: none
-		if base, unit, ok := hashTimeOption(c, rest[0]); ok {
-			if at, err = fieldTime(c, rest[1], base, unit); err != nil {
+		if form, ok := timeFormOf(rest[0]); ok {
+			if at, err = fieldTime(c, rest[1], form); err != nil {
 				return err
 			}
 			rest = rest[2:]
@@ -99,18 +93,14 @@ var hgetex = &Command{
 				updated++
 			}
 		}
-		gone := h.Save()
+		event := "hexpire"
 		switch {
-		case updated > 0 && at == persistField:
-			c.fieldsChanged("hpersist", updated)
-		case updated > 0:
-			c.fieldsChanged("hexpire", updated)
 		case deleted > 0:
-			c.fieldsChanged("hdel", deleted)
+			event = "hdel"
+		case at == persistField:
+			event = "hpersist"
 		}
-		if gone {
-			c.keyGone()
-		}
+		c.saved(h, keyspace.HashEv, event, c.Args[1], updated+deleted)
 		return nil
 	},
 }
@@ -143,16 +133,14 @@ var hsetex = &Command{
 		}
 		deleted := o.timed && o.at <= c.Tx.Now
 		gone := o.set(h, deleted)
-		c.fieldsChanged("hset", len(o.pairs)/2)
+		c.changed(keyspace.HashEv, "hset", c.Args[1], len(o.pairs)/2)
 		switch {
 		case deleted:
 			c.Tx.Note(keyspace.HashEv, "hdel", c.Args[1])
 		case o.timed:
 			c.Tx.Note(keyspace.HashEv, "hexpire", c.Args[1])
 		}
-		if gone {
-			c.keyGone()
-		}
+		c.noteGone(gone, c.Args[1])
 		c.Reply.Int(1)
 		return nil
 	},
@@ -168,7 +156,7 @@ type hsetexCall struct {
 func parseHsetex(c *Ctx) (o hsetexCall, err error) {
 	for args := c.Args[2:]; len(args) > 0; args = args[1:] {
 		word := args[0]
-		base, unit, isTime := hashTimeOption(c, word)
+		form, isTime := timeFormOf(word)
 		switch {
 		case isWord(word, fieldsKeyword):
 			o.pairs, err = hsetexPairs(c, args[1:])
@@ -184,7 +172,7 @@ func parseHsetex(c *Ctx) (o hsetexCall, err error) {
 				return o, ErrNoExpireTime
 			}
 			args = args[1:]
-			if o.at, err = fieldTime(c, args[0], base, unit); err != nil {
+			if o.at, err = fieldTime(c, args[0], form); err != nil {
 				return o, err
 			}
 		case isWord(word, "fnx"), isWord(word, "fxx"):
@@ -216,7 +204,7 @@ func hsetexPairs(c *Ctx, args [][]byte) ([][]byte, error) {
 	return nil, ArityError(c.Cmd.FullName)
 }
 
-// allowed says whether the condition is met: none of the fields exists, or all.
+// allowed reports whether the condition is met: none of the fields exists, or all.
 func (o *hsetexCall) allowed(h *hash.Hash) bool {
 	if !o.fnx && !o.fxx {
 		return true

@@ -33,7 +33,7 @@ var hscan = &Command{
 		if err != nil {
 			return err
 		}
-		if c.Tx.Heavy(min(o.count, h.Large()/64) * 64) {
+		if c.Tx.Heavy(min(o.count, h.Weight()/64) * 64) {
 			return nil
 		}
 		page := c.newPage()
@@ -155,5 +155,5 @@ func randomFields(c *Ctx) error {
 	return nil
 }
 
-// drawWork is what drawing a field weighs, in the terms of Tx.Heavy.
+// drawWork is the cost of drawing a field, in the unit of Tx.Heavy.
 const drawWork = 1024

@@ -64,19 +64,9 @@ func (c *Ctx) setFields() (created int64, err error) {
 			created++
 		}
 	}
-	h.Save()
-	c.fieldsChanged("hset", len(pairs)/2)
+	c.saved(h, keyspace.HashEv, "hset", key, len(pairs)/2)
 	return created, nil
 }
-
-// fieldsChanged notes one event for so many changed fields of the key.
-func (c *Ctx) fieldsChanged(event string, fields int) {
-	c.Tx.FX.Changes += fields - 1
-	c.Tx.Changed(keyspace.HashEv, event, c.Args[1])
-}
-
-// keyGone notes that the last field of the key was removed.
-func (c *Ctx) keyGone() { c.Tx.Note(keyspace.Generic, "del", c.Args[1]) }
 
 var hsetnx = &Command{
 	Name: "hsetnx", Group: Hash, Since: "2.0.0", Arity: 4,
@@ -90,15 +80,13 @@ var hsetnx = &Command{
 			return err
 		}
 		defer h.Release()
-		_, exists := h.Get(c.Args[2])
-		if !exists {
+		set := 0
+		if _, exists := h.Get(c.Args[2]); !exists {
 			h.Set(c.Args[2], c.Args[3], 0)
+			set = 1
 		}
-		h.Save()
-		if !exists {
-			c.fieldsChanged("hset", 1)
-		}
-		c.Reply.Int(bit(!exists))
+		c.saved(h, keyspace.HashEv, "hset", c.Args[1], set)
+		c.Reply.Int(int64(set))
 		return nil
 	},
 }
@@ -122,13 +110,7 @@ var hdel = &Command{
 				deleted++
 			}
 		}
-		gone := h.Save()
-		if deleted > 0 {
-			c.fieldsChanged("hdel", deleted)
-		}
-		if gone {
-			c.keyGone()
-		}
+		c.saved(h, keyspace.HashEv, "hdel", c.Args[1], deleted)
 		c.Reply.Int(int64(deleted))
 		return nil
 	},
@@ -162,8 +144,7 @@ var hincrby = &Command{
 		}
 		n += delta
 		h.Replace(c.Args[2], strconv.AppendInt(c.Tx.Own(nil, 20), n, 10), e)
-		h.Save()
-		c.fieldsChanged("hincrby", 1)
+		c.saved(h, keyspace.HashEv, "hincrby", c.Args[1], 1)
 		c.Reply.Int(n)
 		return nil
 	},
@@ -201,8 +182,7 @@ var hincrbyfloat = &Command{
 		}
 		text := number.AppendLongDouble(nil, sum)
 		h.Replace(c.Args[2], text, e)
-		h.Save()
-		c.fieldsChanged("hincrbyfloat", 1)
+		c.saved(h, keyspace.HashEv, "hincrbyfloat", c.Args[1], 1)
 		c.Reply.Bulk(text)
 		return nil
 	},

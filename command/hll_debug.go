@@ -79,7 +79,7 @@ var pfdebug = &Command{
 // way with that number and those of both encodings with each other.
 var pfselftest = &Command{
 	Name: "pfselftest", Group: HyperLogLog, Since: "2.8.9", Arity: 1,
-	Flags:      Admin | SysCmd | Slow,
+	Flags:      Admin | SysCmd | OnWorker,
 	Summary:    "Checks that HyperLogLogs count right.",
 	Complexity: "O(1), but it takes a while",
 	Run: func(c *Ctx) error {

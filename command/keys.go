@@ -99,7 +99,7 @@ func (c *Command) OneKeyAt() (index int, one bool) {
 	return s.Begin.Index, fixed
 }
 
-// EachKey calls visit with the index of every key argument. It says false when
+// EachKey calls visit with the index of every key argument. It returns false when
 // the arguments do not fit the specs, as with a number of keys that is not one.
 func (c *Command) EachKey(args [][]byte, visit func(i int, s *KeySpec)) bool {
 	for k := range c.Keys {
@@ -202,4 +202,42 @@ func (c *Command) Legacy() (first, last, step int) {
 		}
 	}
 	return first, last, step
+}
+
+// varying makes the flags of the first spec depend on the call.
+func varying(specs []KeySpec, vary func(args [][]byte) KeyFlags) []KeySpec {
+	specs[0].Flags |= VariableFlags
+	specs[0].Vary = vary
+	return specs
+}
+
+// ChannelSpec says which arguments of a command are channels, and what the command
+// does with them. Without flags there are none. A client that unsubscribes needs no
+// permission, so those commands have none.
+type ChannelSpec struct {
+	First, Last int // Last counts from First or, when negative, from the end of the arguments
+	Flags       ChannelFlags
+}
+
+// ChannelFlags say what a command does with channels.
+type ChannelFlags uint8
+
+const (
+	Publish ChannelFlags = 1 << iota
+	Subscribe
+	ChannelPattern // the arguments are patterns of channels
+	ShardChannel
+)
+
+// Range returns the channels of a call with n arguments: those from one index to
+// before another.
+func (s *ChannelSpec) Range(n int) (from, to int) {
+	if s.Flags == 0 {
+		return 0, 0
+	}
+	to = s.First + s.Last + 1
+	if s.Last < 0 {
+		to = n + s.Last + 1
+	}
+	return s.First, min(to, n)
 }

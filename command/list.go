@@ -74,19 +74,18 @@ var rpushx = &Command{
 // that is there.
 func (c *Ctx) push(left, existing bool) error {
 	key := c.Args[1]
-	l, err := list.Open(c.Tx, key, c.Limits.ListSize)
+	l, err := list.Open(c.Tx, key, &c.Limits.Limits)
 	if err != nil {
 		return err
 	}
+	defer l.Release()
 	if existing && !l.Exists() {
 		c.Reply.Int(0)
 		return nil
 	}
 	elems := c.Args[2:]
-	l.Push(left, elems...)
-	l.Save()
-	c.Tx.FX.Changes += len(elems)
-	c.Tx.Note(keyspace.ListEv, pushEvent(left), key)
+	l.PushAll(left, elems)
+	c.saved(l, keyspace.ListEv, pushEvent(left), key, len(elems))
 	c.Reply.Int(l.Len())
 	return nil
 }
@@ -123,10 +122,11 @@ func (c *Ctx) pop(left bool) error {
 		count = n
 	}
 	key := c.Args[1]
-	l, err := list.Open(c.Tx, key, c.Limits.ListSize)
+	l, err := list.Open(c.Tx, key, &c.Limits.Limits)
 	if err != nil {
 		return err
 	}
+	defer l.Release()
 	switch count = min(count, l.Len()); {
 	case !l.Exists() && many:
 		c.Reply.NullArray()
@@ -138,7 +138,7 @@ func (c *Ctx) pop(left bool) error {
 		c.Reply.Array(int(count))
 	}
 	if count > 0 {
-		c.takeOff(&l, key, left, count)
+		c.takeOff(l, key, left, count)
 	}
 	return nil
 }
@@ -146,22 +146,7 @@ func (c *Ctx) pop(left bool) error {
 // takeOff replies with elements of an end, which must be there, and removes them.
 func (c *Ctx) takeOff(l *list.List, key []byte, left bool, count int64) {
 	l.Pop(left, count, func(e []byte) { c.Reply.Bulk(e) })
-	l.Save()
-	c.tookOff(l, key, left, count)
-}
-
-// tookOff notes that elements were removed from an end.
-func (c *Ctx) tookOff(l *list.List, key []byte, left bool, count int64) {
-	c.Tx.FX.Changes += int(count)
-	c.Tx.Note(keyspace.ListEv, popEvent(left), key)
-	c.noteEmpty(l, key)
-}
-
-// noteEmpty notes that a list is gone, if it is.
-func (c *Ctx) noteEmpty(l *list.List, key []byte) {
-	if l.Len() == 0 {
-		c.Tx.Note(keyspace.Generic, "del", key)
-	}
+	c.saved(l, keyspace.ListEv, popEvent(left), key, int(count))
 }
 
 var llen = &Command{
@@ -176,6 +161,7 @@ var llen = &Command{
 			return err
 		}
 		c.Reply.Int(l.Len())
+		l.Release()
 		return nil
 	},
 }
@@ -192,6 +178,7 @@ var lindex = &Command{
 		if err != nil {
 			return err
 		}
+		defer l.Release()
 		if !l.Exists() {
 			c.Reply.Null()
 			return nil
@@ -228,6 +215,7 @@ var lrange = &Command{
 		if err != nil {
 			return err
 		}
+		defer l.Release()
 		from, to := list.Range(first, last, l.Len())
 		c.Reply.Array(int(to - from))
 		l.Walk(from, to, false, func(e []byte) bool {
@@ -247,10 +235,11 @@ var lset = &Command{
 	Complexity: "O(1)",
 	Run: func(c *Ctx) error {
 		key := c.Args[1]
-		l, err := list.Open(c.Tx, key, c.Limits.ListSize)
+		l, err := list.Open(c.Tx, key, &c.Limits.Limits)
 		if err != nil {
 			return err
 		}
+		defer l.Release()
 		if !l.Exists() {
 			return ErrNoSuchKey
 		}
@@ -261,8 +250,7 @@ var lset = &Command{
 		if !l.Set(i, c.Args[3]) {
 			return ErrIndex
 		}
-		l.Save()
-		c.Tx.Changed(keyspace.ListEv, "lset", key)
+		c.saved(l, keyspace.ListEv, "lset", key, 1)
 		c.Reply.OK()
 		return nil
 	},

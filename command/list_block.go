@@ -38,14 +38,17 @@ func (c *Ctx) blockingPop(left bool) error {
 	}
 	keys := c.Args[1:last]
 	for _, key := range keys {
-		l, err := list.Open(c.Tx, key, c.Limits.ListSize)
+		l, err := list.Open(c.Tx, key, &c.Limits.Limits)
 		if err != nil {
 			return err
 		}
-		if l.Exists() {
+		found := l.Exists()
+		if found {
 			c.Reply.Array(2)
 			c.Reply.Bulk(key)
-			c.takeOff(&l, key, left, 1)
+			c.takeOff(l, key, left, 1)
+		}
+		if l.Release(); found {
 			return nil
 		}
 	}

@@ -23,18 +23,18 @@ var linsert = &Command{
 			return ErrSyntax
 		}
 		key := c.Args[1]
-		l, err := list.Open(c.Tx, key, c.Limits.ListSize)
+		l, err := list.Open(c.Tx, key, &c.Limits.Limits)
 		if err != nil {
 			return err
 		}
+		defer l.Release()
 		switch {
 		case !l.Exists():
 			c.Reply.Int(0)
 		case !l.Insert(after, c.Args[3], c.Args[4]):
 			c.Reply.Int(-1)
 		default:
-			l.Save()
-			c.Tx.Changed(keyspace.ListEv, "linsert", key)
+			c.saved(l, keyspace.ListEv, "linsert", key, 1)
 			c.Reply.Int(l.Len())
 		}
 		return nil
@@ -53,17 +53,13 @@ var lrem = &Command{
 			return err
 		}
 		key := c.Args[1]
-		l, err := list.Open(c.Tx, key, c.Limits.ListSize)
+		l, err := list.Open(c.Tx, key, &c.Limits.Limits)
 		if err != nil {
 			return err
 		}
+		defer l.Release()
 		n := l.Remove(count, c.Args[3])
-		if n > 0 {
-			l.Save()
-			c.Tx.FX.Changes += int(n)
-			c.Tx.Note(keyspace.ListEv, "lrem", key)
-			c.noteEmpty(&l, key)
-		}
+		c.saved(l, keyspace.ListEv, "lrem", key, int(n))
 		c.Reply.Int(n)
 		return nil
 	},
@@ -86,10 +82,11 @@ var ltrim = &Command{
 			return err
 		}
 		key := c.Args[1]
-		l, err := list.Open(c.Tx, key, c.Limits.ListSize)
+		l, err := list.Open(c.Tx, key, &c.Limits.Limits)
 		if err != nil {
 			return err
 		}
+		defer l.Release()
 		if l.Exists() {
 			n := l.Len()
 			from, to := list.Range(first, last, n)
@@ -97,10 +94,9 @@ var ltrim = &Command{
 				from, to = n, n // all of it is in front
 			}
 			l.Trim(from, n-to)
-			l.Save()
-			c.Tx.FX.Changes += int(from + n - to)
-			c.Tx.Note(keyspace.ListEv, "ltrim", key)
-			c.noteEmpty(&l, key)
+			gone := l.Save()
+			c.changed(keyspace.ListEv, "ltrim", key, int(from+n-to))
+			c.noteGone(gone, key)
 		}
 		c.Reply.OK()
 		return nil
@@ -122,6 +118,7 @@ var lpos = &Command{
 		if err != nil {
 			return err
 		}
+		defer l.Release()
 		skip, reverse := o.rank-1, o.rank < 0
 		if reverse {
 			skip = -o.rank - 1

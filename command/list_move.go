@@ -65,29 +65,33 @@ func twoEnds(a, b []byte) (from, to bool, err error) {
 }
 
 // moveElement moves an element of the list at the first argument to that at the
-// second one and replies with it. It says false if there is nothing to move.
+// second one and replies with it. It returns false if there is nothing to move.
 func (c *Ctx) moveElement(from, to bool) (moved bool, err error) {
 	key, target := c.Args[1], c.Args[2]
-	src, err := list.Open(c.Tx, key, c.Limits.ListSize)
-	if err != nil || !src.Exists() {
-		return false, err
-	}
-	if string(key) == string(target) {
-		c.rotate(&src, key, from, to)
-		return true, nil
-	}
-	dst, err := list.Open(c.Tx, target, c.Limits.ListSize)
+	src, err := list.Open(c.Tx, key, &c.Limits.Limits)
 	if err != nil {
 		return false, err
 	}
+	defer src.Release()
+	if !src.Exists() {
+		return false, nil
+	}
+	if string(key) == string(target) {
+		c.rotate(src, key, from, to)
+		return true, nil
+	}
+	dst, err := list.Open(c.Tx, target, &c.Limits.Limits)
+	if err != nil {
+		return false, err
+	}
+	defer dst.Release()
 	src.Pop(from, 1, func(e []byte) {
 		dst.Push(to, e)
 		c.Reply.Bulk(e)
 	})
 	dst.Save()
-	c.Tx.Note(keyspace.ListEv, pushEvent(to), target)
-	src.Save()
-	c.tookOff(&src, key, from, 1)
+	c.changed(keyspace.ListEv, pushEvent(to), target, 0)
+	c.saved(src, keyspace.ListEv, popEvent(from), key, 1)
 	return true, nil
 }
 
@@ -98,8 +102,8 @@ func (c *Ctx) rotate(l *list.List, key []byte, from, to bool) {
 	c.Reply.Bulk(moved)
 	l.Push(to, moved)
 	l.Save()
-	c.Tx.Note(keyspace.ListEv, pushEvent(to), key)
-	c.tookOff(l, key, from, 1)
+	c.changed(keyspace.ListEv, pushEvent(to), key, 0)
+	c.changed(keyspace.ListEv, popEvent(from), key, 1)
 }
 
 var lmpop = &Command{
@@ -159,22 +163,24 @@ func parseLmpop(args [][]byte) (o lmpopCall, err error) {
 }
 
 // run takes elements from the first list that has some and replies with its key
-// and them. It says false if there is none.
+// and them. It returns false if there is none.
 func (o *lmpopCall) run(c *Ctx) (taken bool, err error) {
 	for _, key := range o.keys {
-		l, err := list.Open(c.Tx, key, c.Limits.ListSize)
+		l, err := list.Open(c.Tx, key, &c.Limits.Limits)
 		if err != nil {
 			return false, err
 		}
-		if !l.Exists() {
-			continue
+		if l.Exists() {
+			n := min(o.count, l.Len())
+			c.Reply.Array(2)
+			c.Reply.Bulk(key)
+			c.Reply.Array(int(n))
+			c.takeOff(l, key, o.left, n)
+			taken = true
 		}
-		n := min(o.count, l.Len())
-		c.Reply.Array(2)
-		c.Reply.Bulk(key)
-		c.Reply.Array(int(n))
-		c.takeOff(&l, key, o.left, n)
-		return true, nil
+		if l.Release(); taken {
+			break
+		}
 	}
-	return false, nil
+	return taken, nil
 }

@@ -20,6 +20,7 @@ func TestListsLikeRedis(t *testing.T) {
 	steps, seed := randomRun(t)
 	g := &listGen{callGen{rand.New(rand.NewPCG(seed, 11))}}
 	redis, here := startRedis(t), newBench(t)
+	redis.needs(t, "7.2")
 	here.limits.ListSize = -2
 	redis.call(t, "CONFIG", "SET", "notify-keyspace-events", "KEAmn")
 	differ := 0

@@ -17,7 +17,7 @@ var object = &Command{
 
 var objectEncoding = &Command{
 	Name: "encoding", Group: Generic, Since: "2.2.3", Arity: 3,
-	Flags: ReadOnly | Peek, Keys: OneKey(2, RO),
+	Flags: ReadOnly | NoTouch, Keys: OneKey(2, RO),
 	Tips:    []string{"nondeterministic_output"},
 	Syntax:  "key",
 	Summary: "Names the layout of a value, in the words that Redis has for it.",
@@ -34,7 +34,7 @@ var objectEncoding = &Command{
 
 var objectFreq = &Command{
 	Name: "freq", Group: Generic, Since: "4.0.0", Arity: 3,
-	Flags: ReadOnly | Peek, Keys: OneKey(2, RO),
+	Flags: ReadOnly | NoTouch, Keys: OneKey(2, RO),
 	Tips:    []string{"nondeterministic_output"},
 	Syntax:  "key",
 	Summary: "Tells how often a key is used, on a logarithmic scale; it needs an LFU maxmemory-policy.",
@@ -53,7 +53,7 @@ var objectFreq = &Command{
 
 var objectIdleTime = &Command{
 	Name: "idletime", Group: Generic, Since: "2.2.3", Arity: 3,
-	Flags: ReadOnly | Peek, Keys: OneKey(2, RO),
+	Flags: ReadOnly | NoTouch, Keys: OneKey(2, RO),
 	Tips:    []string{"nondeterministic_output"},
 	Syntax:  "key",
 	Summary: "Tells for about how many seconds a key was not used.",
@@ -74,7 +74,7 @@ var objectIdleTime = &Command{
 // and says so with the largest count.
 var objectRefCount = &Command{
 	Name: "refcount", Group: Generic, Since: "2.2.3", Arity: 3,
-	Flags: ReadOnly | Peek, Keys: OneKey(2, RO),
+	Flags: ReadOnly | NoTouch, Keys: OneKey(2, RO),
 	Tips:    []string{"nondeterministic_output"},
 	Syntax:  "key",
 	Summary: "Tells how many keys share a value.",
@@ -130,6 +130,8 @@ func encodingName(m keyspace.Meta) string {
 	switch enc := m.Encoding; {
 	case m.Type == keyspace.Stream:
 		return "stream"
+	case m.Type == keyspace.Channel:
+		return "channel"
 	case enc == keyspace.Packed:
 		return "listpack"
 	case enc == keyspace.PackedTimed:

@@ -7,6 +7,7 @@ var PubSubCommands = []*Command{publish, spublish}
 var publish = &Command{
 	Name: "publish", Group: PubSub, Since: "2.0.0", Arity: 3,
 	Flags:      PubSubFlag | Loading | Stale | Fast | MayReplicate,
+	Channels:   ChannelSpec{First: 1, Flags: Publish},
 	Syntax:     "channel message",
 	Summary:    "Sends a message to all who listen to the channel, and tells how many they are.",
 	Complexity: "O(N+M) where N is the number of subscribers of the channel and M the number of patterns that begin like it",
@@ -17,6 +18,7 @@ var spublish = &Command{
 	Name: "spublish", Group: PubSub, Since: "7.0.0", Arity: 3,
 	Flags:      PubSubFlag | Loading | Stale | Fast | MayReplicate,
 	Keys:       OneKey(1, NotKey),
+	Channels:   ChannelSpec{First: 1, Flags: Publish | ShardChannel},
 	Syntax:     "shardchannel message",
 	Summary:    "Sends a message to all who listen to the shard channel, and tells how many they are.",
 	Complexity: "O(N) where N is the number of subscribers of the channel",

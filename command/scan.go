@@ -15,7 +15,7 @@ import (
 
 var keys = &Command{
 	Name: "keys", Group: Generic, Since: "1.0.0", Arity: 2,
-	Flags: ReadOnly | Slow | OneState, Categories: CatDangerous,
+	Flags: ReadOnly | OnWorker | OneState, Categories: CatDangerous,
 	Tips:    []string{"request_policy:all_shards", "nondeterministic_output_order"},
 	Syntax:  "pattern:pattern",
 	Summary: "Lists all keys that match a pattern.",

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"redoubt/keyspace"
 	sets "redoubt/types/set"
 )
 
@@ -18,7 +19,7 @@ var sadd = &Command{
 	Summary:    "Adds members to a set and tells how many of them are new.",
 	Complexity: "O(N) where N is the number of members given",
 	Run: func(c *Ctx) error {
-		s, err := sets.Find(c.Tx, c.Args[1], &c.Limits.Limits)
+		s, err := sets.Open(c.Tx, c.Args[1], &c.Limits.Limits)
 		if err != nil {
 			return err
 		}
@@ -32,10 +33,7 @@ var sadd = &Command{
 				added++
 			}
 		}
-		s.Save()
-		if added > 0 {
-			s.Note("sadd", added)
-		}
+		c.saved(s, keyspace.SetEv, "sadd", c.Args[1], added) // its form may have changed although nothing was added
 		c.Reply.Int(int64(added))
 		return nil
 	},
@@ -48,7 +46,7 @@ var srem = &Command{
 	Summary:    "Takes members out of a set and tells how many were there.",
 	Complexity: "O(N) where N is the number of members given",
 	Run: func(c *Ctx) error {
-		s, err := sets.Find(c.Tx, c.Args[1], &c.Limits.Limits)
+		s, err := sets.Open(c.Tx, c.Args[1], &c.Limits.Limits)
 		if err != nil {
 			return err
 		}
@@ -60,10 +58,7 @@ var srem = &Command{
 				removed++
 			}
 		}
-		s.Save()
-		if removed > 0 {
-			s.Note("srem", removed)
-		}
+		c.saved(s, keyspace.SetEv, "srem", c.Args[1], removed)
 		c.Reply.Int(int64(removed))
 		return nil
 	},
@@ -119,7 +114,7 @@ var scard = &Command{
 			return err
 		}
 		defer s.Release()
-		c.Reply.Int(s.Size())
+		c.Reply.Int(s.Len())
 		return nil
 	},
 }
@@ -147,7 +142,7 @@ func (c *Ctx) replySet(s *sets.Set) {
 	if c.Tx.Heavy(s.Weight()) {
 		return
 	}
-	c.Reply.Set(int(s.Size()))
+	c.Reply.Set(int(s.Len()))
 	s.Each(c.writeMember)
 }
 
@@ -168,7 +163,7 @@ var smove = &Command{
 	Complexity: "O(1)",
 	Run: func(c *Ctx) error {
 		member := c.Args[3]
-		from, err := sets.Find(c.Tx, c.Args[1], &c.Limits.Limits)
+		from, err := sets.Open(c.Tx, c.Args[1], &c.Limits.Limits)
 		if err != nil {
 			return err
 		}
@@ -176,7 +171,7 @@ var smove = &Command{
 			c.Reply.Int(0)
 			return nil
 		}
-		to, err := sets.Find(c.Tx, c.Args[2], &c.Limits.Limits)
+		to, err := sets.Open(c.Tx, c.Args[2], &c.Limits.Limits)
 		if err != nil {
 			return err
 		}
@@ -188,14 +183,12 @@ var smove = &Command{
 			c.Reply.Int(0)
 			return nil
 		}
-		from.Save()
-		from.Note("srem", 1)
+		c.saved(from, keyspace.SetEv, "srem", c.Args[1], 1)
 		if !to.Exists() {
 			to.Expect(member, 1)
 		}
 		if to.Add(member) {
-			to.Save()
-			to.Note("sadd", 1)
+			c.saved(to, keyspace.SetEv, "sadd", c.Args[2], 1)
 		}
 		c.Reply.Int(1)
 		return nil

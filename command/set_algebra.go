@@ -3,7 +3,9 @@ package command
 import (
 	"slices"
 
+	"redoubt/keyspace"
 	"redoubt/number"
+	"redoubt/types"
 	sets "redoubt/types/set"
 	"redoubt/wire"
 )
@@ -131,14 +133,7 @@ var sinterstore = &Command{
 	Syntax:     "destination:key key...",
 	Summary:    "Makes a key the set of the members that several sets have in common.",
 	Complexity: "O(N*M) where N is the size of the smallest set and M the number of sets",
-	Run: func(c *Ctx) error {
-		g, err := sets.ReadAll(c.Tx, c.Args[2:])
-		if err != nil {
-			return err
-		}
-		c.Reply.Int(g.InterStore(c.Args[1], &c.Limits.Limits))
-		return nil
-	},
+	Run:        func(c *Ctx) error { return c.storeOf((*sets.Group).CreateInter, "sinterstore") },
 }
 
 var sunionstore = &Command{
@@ -148,14 +143,7 @@ var sunionstore = &Command{
 	Syntax:     "destination:key key...",
 	Summary:    "Makes a key the set of the members that any of several sets has.",
 	Complexity: "O(N*M) where N is the number of members of all sets and M the number of sets",
-	Run: func(c *Ctx) error {
-		g, err := sets.ReadAll(c.Tx, c.Args[2:])
-		if err != nil {
-			return err
-		}
-		c.Reply.Int(g.UnionStore(c.Args[1], &c.Limits.Limits))
-		return nil
-	},
+	Run:        func(c *Ctx) error { return c.storeOf((*sets.Group).CreateUnion, "sunionstore") },
 }
 
 var sdiffstore = &Command{
@@ -165,12 +153,17 @@ var sdiffstore = &Command{
 	Syntax:     "destination:key key...",
 	Summary:    "Makes a key the set of the members of a set that no other one has.",
 	Complexity: "O(N*M) where N is the size of the first set and M the number of sets",
-	Run: func(c *Ctx) error {
-		g, err := sets.ReadAll(c.Tx, c.Args[2:])
-		if err != nil {
-			return err
-		}
-		c.Reply.Int(g.DiffStore(c.Args[1], &c.Limits.Limits))
-		return nil
-	},
+	Run:        func(c *Ctx) error { return c.storeOf((*sets.Group).CreateDiff, "sdiffstore") },
+}
+
+// storeOf makes the first key a set that create makes of the others.
+func (c *Ctx) storeOf(create func(*sets.Group, []byte, *types.Limits) *sets.Set, event string) error {
+	g, err := sets.ReadAll(c.Tx, c.Args[2:])
+	if err != nil {
+		return err
+	}
+	dst := create(g, c.Args[1], &c.Limits.Limits)
+	defer dst.Release()
+	c.stored(dst, keyspace.SetEv, event, c.Args[1], 1)
+	return nil
 }

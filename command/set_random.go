@@ -3,6 +3,7 @@ package command
 import (
 	"math"
 
+	"redoubt/keyspace"
 	"redoubt/number"
 	sets "redoubt/types/set"
 )
@@ -23,7 +24,7 @@ var spop = &Command{
 		if len(c.Args) == 3 {
 			return c.popCount(c.Args[2])
 		}
-		s, err := sets.Find(c.Tx, c.Args[1], &c.Limits.Limits)
+		s, err := sets.Open(c.Tx, c.Args[1], &c.Limits.Limits)
 		if err != nil {
 			return err
 		}
@@ -33,8 +34,7 @@ var spop = &Command{
 			c.Reply.Null()
 			return nil
 		}
-		s.Save()
-		s.Note("spop", 1)
+		c.saved(s, keyspace.SetEv, "spop", c.Args[1], 1)
 		c.Reply.Bulk(m)
 		return nil
 	},
@@ -45,25 +45,24 @@ func (c *Ctx) popCount(arg []byte) error {
 	if !ok || count < 0 {
 		return ErrNotPositive
 	}
-	s, err := sets.Find(c.Tx, c.Args[1], &c.Limits.Limits)
+	s, err := sets.Open(c.Tx, c.Args[1], &c.Limits.Limits)
 	if err != nil {
 		return err
 	}
 	defer s.Release()
-	count = min(count, s.Size())
-	if count == s.Size() { // also when both are 0
+	count = min(count, s.Len())
+	if count == s.Len() { // also when both are 0
 		c.replySet(s)
 		if count > 0 {
 			s.Clear()
-			s.Note("spop", int(count))
+			c.saved(s, keyspace.SetEv, "spop", c.Args[1], int(count))
 		}
 		return nil
 	}
 	c.Reply.Set(int(count))
 	if count > 0 {
 		s.PopMany(count, c.Rand(), c.Reply.Bulk)
-		s.Save()
-		s.Note("spop", int(count))
+		c.saved(s, keyspace.SetEv, "spop", c.Args[1], int(count))
 	}
 	return nil
 }
@@ -112,13 +111,13 @@ func (c *Ctx) sampleMembers(arg []byte) error {
 	}
 	defer s.Release()
 	switch {
-	case s.Size() == 0:
+	case s.Len() == 0:
 		c.Reply.Array(0)
 	case count < 0:
 		c.Reply.Array(int(-count))
 		s.Draw(-count, c.Rand(), c.writeMember)
 	default:
-		count = min(count, s.Size())
+		count = min(count, s.Len())
 		if c.Tx.Heavy(count * 64) {
 			return nil
 		}

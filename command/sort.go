@@ -39,21 +39,23 @@ var sortKey = &Command{
 		sortStore.Search(args, func(int) { stores = true })
 		return !stores
 	},
-	Syntax:     sortSyntax + " [STORE destination:key#2]",
-	Summary:    "Sorts the elements of a list, a set or a sorted set, and perhaps stores them.",
-	Complexity: sortEffort,
-	Run:        func(c *Ctx) error { return runSort(c, true) },
+	UnnamedKeys: func(args [][]byte) error { return sortUnnamed(args, true) },
+	Syntax:      sortSyntax + " [STORE destination:key#2]",
+	Summary:     "Sorts the elements of a list, a set or a sorted set, and perhaps stores them.",
+	Complexity:  sortEffort,
+	Run:         func(c *Ctx) error { return runSort(c, true) },
 }
 
 var sortRO = &Command{
 	Name: "sort_ro", Group: Generic, Since: "7.0.0", Arity: -2,
-	Flags:      ReadOnly | MovableKeys,
-	Categories: CatList | CatSet | CatSortedSet | CatDangerous,
-	Keys:       []KeySpec{OneKey(1, RO|Access)[0], sortPatterns},
-	Syntax:     sortSyntax,
-	Summary:    "Sorts the elements of a list, a set or a sorted set.",
-	Complexity: sortEffort,
-	Run:        func(c *Ctx) error { return runSort(c, false) },
+	Flags:       ReadOnly | MovableKeys,
+	Categories:  CatList | CatSet | CatSortedSet | CatDangerous,
+	Keys:        []KeySpec{OneKey(1, RO|Access)[0], sortPatterns},
+	UnnamedKeys: func(args [][]byte) error { return sortUnnamed(args, false) },
+	Syntax:      sortSyntax,
+	Summary:     "Sorts the elements of a list, a set or a sorted set.",
+	Complexity:  sortEffort,
+	Run:         func(c *Ctx) error { return runSort(c, false) },
 }
 
 // sortPatterns stands for the keys that BY and GET name: they follow from the
@@ -86,6 +88,33 @@ var sortStore = KeySpec{
 	},
 }
 
+const (
+	errSortBy  = Error("ERR BY option of SORT denied due to insufficient ACL permissions.")
+	errSortGet = Error("ERR GET option of SORT denied due to insufficient ACL permissions.")
+)
+
+// sortUnnamed is Command.UnnamedKeys of SORT and SORT_RO. It stops where the
+// arguments are no options of SORT: the handler answers with a syntax error.
+func sortUnnamed(args [][]byte, mayStore bool) error {
+	for i := 2; i < len(args); i++ {
+		switch left := len(args) - i - 1; {
+		case isWord(args[i], "limit") && left >= 2:
+			i += 2
+		case isWord(args[i], "store") && left >= 1 && mayStore:
+			i++
+		case isWord(args[i], "by") && left >= 1:
+			if i++; bytes.IndexByte(args[i], '*') >= 0 {
+				return errSortBy
+			}
+		case isWord(args[i], "get") && left >= 1:
+			return errSortGet
+		case !isWord(args[i], "asc") && !isWord(args[i], "desc") && !isWord(args[i], "alpha"):
+			return nil
+		}
+	}
+	return nil
+}
+
 // ErrSortDouble is the answer to elements that are no numbers, without ALPHA.
 const ErrSortDouble = Error("ERR One or more scores can't be converted into double")
 
@@ -108,7 +137,7 @@ func runSort(c *Ctx, mayStore bool) error {
 	if err := s.parse(c, mayStore); err != nil {
 		return err
 	}
-	if s.foreign() && c.Tx.Whole() {
+	if s.foreign() && c.Tx.WantsOneState() {
 		return nil
 	}
 	from, err := sortSource(c, c.Args[1])
@@ -180,7 +209,7 @@ func (s *sorting) parse(c *Ctx, mayStore bool) (err error) {
 	return nil
 }
 
-// foreign says whether the call reads other keys than those of its arguments.
+// foreign reports whether the call reads other keys than those of its arguments.
 func (s *sorting) foreign() bool {
 	if !s.unsorted && s.by != nil {
 		return true
@@ -235,7 +264,7 @@ func (s *sorting) load(tx *keyspace.Tx, src sortable, from, to, keep int64) {
 	})
 }
 
-// sortWork is what sorting an element weighs, in the terms of Tx.Heavy.
+// sortWork is the cost of sorting an element, in the unit of Tx.Heavy.
 const sortWork = 512
 
 // compare is Redis's order: by weight and then by bytes, or by text alone. Text
@@ -300,42 +329,31 @@ func (s *sorting) reply(c *Ctx) {
 // store makes a list of the elements, or of what GET asks for, in the place of
 // the target, which goes if there is nothing.
 func (s *sorting) store(c *Ctx) error {
-	n := len(s.table.order) * max(1, len(s.gets))
-	if n == 0 {
-		if old := c.Tx.Find(s.target); old.Exists() {
-			c.Tx.Remove(s.target, old)
-			c.Tx.Changed(keyspace.Generic, "del", s.target)
-		}
-		c.Reply.Int(0)
-		return nil
-	}
-	// The list takes the target's place when it is stored, so that GET can still
+	// The list takes the target's place when it is saved, so that GET can still
 	// read what is there.
-	w := list.NewWriter(c.Tx, s.target, c.Limits.ListSize)
+	l := list.Create(c.Tx, s.target, &c.Limits.Limits)
+	defer l.Release()
 	if len(s.gets) == 0 {
 		for _, at := range s.table.order {
-			w.Add(s.table.element(at))
+			l.Append(s.table.element(at))
 		}
 	} else {
-		s.storeGets(c.Tx, w)
+		s.storeGets(c.Tx, l)
 	}
-	w.Store(c.Tx.Find(s.target), 0)
-	c.Tx.FX.Changes += n
-	c.Tx.Note(keyspace.ListEv, "sortstore", s.target)
-	c.Reply.Int(int64(n))
+	c.stored(l, keyspace.ListEv, "sortstore", s.target, int(l.Len()))
 	return nil
 }
 
 // storeGets appends what GET asks for to the list; where there is nothing it is an
 // empty element. It goes page by page, since the list may lie in the memory that
 // reading needs and Release gives back.
-func (s *sorting) storeGets(tx *keyspace.Tx, w *list.Writer) {
+func (s *sorting) storeGets(tx *keyspace.Tx, l *list.List) {
 	var page []byte
 	var ends []int
 	flush := func() {
 		at := 0
 		for _, end := range ends {
-			w.Add(page[at:end])
+			l.Append(page[at:end])
 			at = end
 		}
 		page, ends = page[:0], ends[:0]

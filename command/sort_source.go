@@ -29,16 +29,19 @@ func sortSource(c *Ctx, key []byte) (sortable, error) {
 	case keyspace.None:
 		return sortable{}, nil
 	case keyspace.List:
-		l, err := list.Of(c.Tx, key, m, 0)
+		l, err := list.Of(c.Tx, key, m)
+		if err != nil {
+			return sortable{}, err
+		}
 		size := l.Len()
 		return sortable{keyspace.List, size, func(from, to int64, reverse bool, visit func(e []byte) bool) {
 			if reverse {
 				from, to = size-to, size-from
 			}
 			l.Walk(from, to, reverse, visit)
-		}}, err
+		}}, nil
 	case keyspace.ZSet:
-		z, err := zset.Of(c.Tx, key, m, nil)
+		z, err := zset.Of(c.Tx, key, m)
 		if err != nil {
 			return sortable{}, err
 		}
@@ -50,7 +53,7 @@ func sortSource(c *Ctx, key []byte) (sortable, error) {
 		if err != nil {
 			return sortable{}, err
 		}
-		return sortable{keyspace.Set, s.Size(), func(from, to int64, _ bool, visit func(e []byte) bool) {
+		return sortable{keyspace.Set, s.Len(), func(from, to int64, _ bool, visit func(e []byte) bool) {
 			i := int64(-1)
 			s.Each(func(e []byte) bool {
 				i++
@@ -90,10 +93,10 @@ func parseSortPattern(arg []byte) (p sortPattern) {
 	return p
 }
 
-// foreign says whether the pattern reads keys.
+// foreign reports whether the pattern reads keys.
 func (p *sortPattern) foreign() bool { return p.star }
 
-// append appends the value of the pattern for an element to b. It says false if
+// append appends the value of the pattern for an element to b. It returns false if
 // there is none.
 func (p *sortPattern) append(tx *keyspace.Tx, b, element []byte) ([]byte, bool) {
 	if p.self {

@@ -170,6 +170,15 @@ func startRedis(t *testing.T) *redisConn {
 	return rc
 }
 
+// needs skips the test if the server is of another version, 7.2 say.
+func (rc *redisConn) needs(t *testing.T, version string) {
+	t.Helper()
+	_, is, _ := strings.Cut(string(rc.call(t, "INFO", "server")), "redis_version:")
+	if is, _, _ = strings.Cut(is, "\r"); !strings.HasPrefix(is, version+".") {
+		t.Skipf("compares with Redis %s, this is %s", version, is)
+	}
+}
+
 func (rc *redisConn) call(t *testing.T, args ...string) []byte {
 	t.Helper()
 	b := fmt.Appendf(nil, "*%d\r\n", len(args))

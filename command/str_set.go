@@ -33,6 +33,16 @@ var set = &Command{
 	},
 }
 
+// varySet is KeySpec.Vary of SET: with GET it reads the old value.
+func varySet(args [][]byte) KeyFlags {
+	for _, a := range args[min(3, len(args)):] {
+		if isWord(a, "get") {
+			return RW | Access | Update
+		}
+	}
+	return OW | Update
+}
+
 // setOption names an option of SET and GETEX.
 type setOption uint16
 
@@ -190,28 +200,24 @@ func (o *setCall) expire(c *Ctx) (int64, error) {
 	if o.opts&optTime == 0 {
 		return 0, nil
 	}
-	return timeOfDeath(c, o.time, o.opts&(optEX|optEXAT) != 0, o.opts&(optEX|optPX) != 0)
+	form := timeForm{unit: 1, relative: o.opts&(optEX|optPX) != 0}
+	if o.opts&(optEX|optEXAT) != 0 {
+		form.unit = 1000
+	}
+	return timeOfDeath(c, o.time, form)
 }
 
 // timeOfDeath reads the time of an expiry, as milliseconds since the epoch.
-func timeOfDeath(c *Ctx, arg []byte, seconds, relative bool) (int64, error) {
+func timeOfDeath(c *Ctx, arg []byte, form timeForm) (int64, error) {
 	n, err := integer(arg)
 	if err != nil {
 		return 0, err
 	}
-	if n <= 0 || (seconds && n > math.MaxInt64/1000) {
+	at, ok := form.time(c, n, math.MaxInt64)
+	if n <= 0 || !ok {
 		return 0, ExpireError(c.Cmd.FullName)
 	}
-	if seconds {
-		n *= 1000
-	}
-	if relative {
-		if n > math.MaxInt64-c.Tx.Now {
-			return 0, ExpireError(c.Cmd.FullName)
-		}
-		n += c.Tx.Now
-	}
-	return n, nil
+	return at, nil
 }
 
 var setnx = &Command{

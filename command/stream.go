@@ -33,10 +33,11 @@ var xadd = &Command{
 		if o.given && !o.open && o.id.IsZero() {
 			return errXaddZero
 		}
-		s, err := stream.Open(c.Tx, c.Args[1])
+		s, err := stream.Open(c.Tx, c.Args[1], &c.Limits.Limits)
 		if err != nil {
 			return err
 		}
+		defer s.Release()
 		if !s.Exists() && o.noMake {
 			c.Reply.Null()
 			return nil
@@ -52,7 +53,7 @@ var xadd = &Command{
 			id, err = s.NextIn(id.Ms)
 		}
 		if err == nil {
-			err = s.Add(id, c.Args[at+1:], &c.Limits.Limits)
+			err = s.Add(id, c.Args[at+1:])
 		}
 		if err != nil {
 			return addError(err)
@@ -61,8 +62,7 @@ var xadd = &Command{
 		if o.trims {
 			removed = s.Trim(o.trim)
 		}
-		s.Save()
-		c.Tx.Changed(keyspace.StreamEv, "xadd", c.Args[1])
+		c.saved(s, keyspace.StreamEv, "xadd", c.Args[1], 1)
 		if removed > 0 {
 			c.Tx.Note(keyspace.StreamEv, "xtrim", c.Args[1])
 		}
@@ -84,16 +84,13 @@ var xtrim = &Command{
 		if err != nil {
 			return err
 		}
-		s, err := stream.Open(c.Tx, c.Args[1])
+		s, err := stream.Open(c.Tx, c.Args[1], &c.Limits.Limits)
 		if err != nil {
 			return err
 		}
+		defer s.Release()
 		removed := s.Trim(o.trim)
-		s.Save()
-		if removed > 0 {
-			c.Tx.Changed(keyspace.StreamEv, "xtrim", c.Args[1])
-			c.Tx.FX.Changes += int(removed) - 1
-		}
+		c.saved(s, keyspace.StreamEv, "xtrim", c.Args[1], int(removed))
 		c.Reply.Int(removed)
 		return nil
 	},
@@ -276,6 +273,7 @@ var xlen = &Command{
 			return err
 		}
 		c.Reply.Int(s.Len())
+		s.Release()
 		return nil
 	},
 }
@@ -310,7 +308,7 @@ var xsetid = &Command{
 				return err
 			}
 		}
-		s, err := stream.Open(c.Tx, c.Args[1])
+		s, err := stream.Open(c.Tx, c.Args[1], &c.Limits.Limits)
 		switch {
 		case err != nil:
 			return err
@@ -324,8 +322,7 @@ var xsetid = &Command{
 			return errXsetidLength
 		}
 		s.SetID(last, added, deleted)
-		s.Save()
-		c.Tx.Changed(keyspace.StreamEv, "xsetid", c.Args[1])
+		c.saved(s, keyspace.StreamEv, "xsetid", c.Args[1], 1)
 		c.Reply.OK()
 		return nil
 	},

@@ -18,7 +18,7 @@ var xclaim = &Command{
 	Summary:    "Gives pending entries to another consumer of the group, if they were left for long enough.",
 	Complexity: "O(1) for each ID",
 	Run: func(c *Ctx) error {
-		s, g, err := c.groupToClaim()
+		s, g, err := c.readGroupOf()
 		if err != nil {
 			return err
 		}
@@ -57,18 +57,18 @@ var xclaim = &Command{
 	},
 }
 
-// groupToClaim finds the stream and the group of XCLAIM and XAUTOCLAIM.
-func (c *Ctx) groupToClaim() (*stream.Stream, *stream.Group, error) {
+// readGroupOf finds the stream and the group that XCLAIM, XAUTOCLAIM and XPENDING name,
+// which must exist. It counts as a hit or a miss.
+func (c *Ctx) readGroupOf() (*stream.Stream, *stream.Group, error) {
 	s, err := stream.Read(c.Tx, c.Args[1])
 	if err != nil {
 		return nil, nil, err
 	}
-	if s.Exists() {
-		if g := s.Group(c.Args[2]); g != nil {
-			return &s, g, nil
-		}
+	g := s.Group(c.Args[2])
+	if g == nil {
+		return nil, nil, noGroupError(c.Args[1], c.Args[2], "")
 	}
-	return nil, nil, noGroupError(c.Args[1], c.Args[2], "")
+	return s, g, nil
 }
 
 // claimArgs are the options of XCLAIM.
@@ -199,7 +199,7 @@ var xautoclaim = &Command{
 				return ErrSyntax
 			}
 		}
-		s, g, err := c.groupToClaim()
+		s, g, err := c.readGroupOf()
 		if err != nil {
 			return err
 		}

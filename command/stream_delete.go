@@ -15,10 +15,11 @@ var xdel = &Command{
 	Summary:    "Deletes entries of a stream and tells how many of them there were.",
 	Complexity: "O(log(N)) for each entry, where N is the number of entries of the stream",
 	Run: func(c *Ctx) error {
-		s, err := stream.Open(c.Tx, c.Args[1])
+		s, err := stream.Open(c.Tx, c.Args[1], &c.Limits.Limits)
 		if err != nil {
 			return err
 		}
+		defer s.Release()
 		if !s.Exists() {
 			c.Reply.Int(0)
 			return nil
@@ -28,19 +29,10 @@ var xdel = &Command{
 			return err
 		}
 		deleted := s.Delete(ids...)
-		s.Save()
-		c.noteDeleted(deleted)
+		c.saved(s, keyspace.StreamEv, "xdel", c.Args[1], int(deleted))
 		c.Reply.Int(deleted)
 		return nil
 	},
-}
-
-// noteDeleted notes that entries were deleted.
-func (c *Ctx) noteDeleted(n int64) {
-	if n > 0 {
-		c.Tx.Changed(keyspace.StreamEv, "xdel", c.Args[1])
-		c.Tx.FX.Changes += int(n) - 1
-	}
 }
 
 var xdelex = &Command{
@@ -54,17 +46,16 @@ var xdelex = &Command{
 		if err != nil {
 			return err
 		}
-		s, err := stream.Open(c.Tx, c.Args[1])
+		s, err := stream.Open(c.Tx, c.Args[1], &c.Limits.Limits)
 		if err != nil {
 			return err
 		}
 		c.Reply.Array(len(ids))
-		d := entryDeleter{s: &s, mode: mode}
+		d := entryDeleter{s: s, mode: mode}
 		for _, id := range ids {
 			c.Reply.Int(int64(d.delete(id)))
 		}
-		d.save()
-		c.noteDeleted(d.deleted)
+		d.save(c)
 		return nil
 	},
 }
@@ -84,7 +75,7 @@ var xackdel = &Command{
 		if err != nil {
 			return err
 		}
-		d := entryDeleter{s: &s, mode: mode}
+		d := entryDeleter{s: s, mode: mode}
 		g := d.group(c.Args[2])
 		if g != nil {
 			g.Ahead(ids, true)
@@ -103,9 +94,8 @@ var xackdel = &Command{
 			}
 			c.Reply.Int(int64(was))
 		}
-		d.save()
 		c.Tx.FX.Changes += acked
-		c.noteDeleted(d.deleted)
+		d.save(c)
 		return nil
 	},
 }
@@ -215,7 +205,7 @@ func (d *entryDeleter) delete(id stream.ID) entryOutcome {
 	return entryDeleted
 }
 
-// needed says whether some group has not read the entry, or has it pending. A
+// needed reports whether some group has not read the entry, or has it pending. A
 // stream without groups may get one that will.
 func (d *entryDeleter) needed(id stream.ID) bool {
 	for _, g := range d.all() {
@@ -229,12 +219,13 @@ func (d *entryDeleter) needed(id stream.ID) bool {
 	return len(d.groups) == 0
 }
 
-func (d *entryDeleter) save() {
+// save saves the stream and its groups, and notes what was deleted.
+func (d *entryDeleter) save(c *Ctx) {
 	for _, g := range d.groups {
 		g.Save()
 	}
 	if d.one != nil {
 		d.one.Save()
 	}
-	d.s.Save()
+	c.saved(d.s, keyspace.StreamEv, "xdel", c.Args[1], int(d.deleted))
 }

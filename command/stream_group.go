@@ -24,7 +24,7 @@ var xgroupCreate = &Command{
 		if err != nil {
 			return err
 		}
-		s, err := stream.Open(c.Tx, c.Args[2])
+		s, err := stream.Open(c.Tx, c.Args[2], &c.Limits.Limits)
 		switch {
 		case err != nil:
 			return err
@@ -39,7 +39,6 @@ var xgroupCreate = &Command{
 				return err
 			}
 		}
-		s.Create()
 		g := s.CreateGroup(c.Args[3], id, read)
 		if g == nil {
 			return errBusyGroup
@@ -91,12 +90,9 @@ var xgroupDestroy = &Command{
 	Summary:    "Removes a group with all that is pending in it.",
 	Complexity: "O(N) where N is the number of entries pending in the group",
 	Run: func(c *Ctx) error {
-		s, err := stream.Open(c.Tx, c.Args[2])
-		switch {
-		case err != nil:
+		s, err := c.openStream()
+		if err != nil {
 			return err
-		case !s.Exists():
-			return errXgroupKey
 		}
 		g := s.Group(c.Args[3])
 		if g == nil {
@@ -190,18 +186,24 @@ func groupOptions(c *Ctx, create bool) (make bool, read int64, err error) {
 	return make, read, nil
 }
 
+// openStream finds the stream of a subcommand, which must exist.
+func (c *Ctx) openStream() (*stream.Stream, error) {
+	s, err := stream.Open(c.Tx, c.Args[2], &c.Limits.Limits)
+	if err == nil && !s.Exists() {
+		return nil, errXgroupKey
+	}
+	return s, err
+}
+
 // openGroup finds the stream and the group of a subcommand, which must exist.
 func (c *Ctx) openGroup() (*stream.Stream, *stream.Group, error) {
-	s, err := stream.Open(c.Tx, c.Args[2])
+	s, err := c.openStream()
 	if err != nil {
 		return nil, nil, err
-	}
-	if !s.Exists() {
-		return nil, nil, errXgroupKey
 	}
 	g := s.Group(c.Args[3])
 	if g == nil {
 		return nil, nil, noGroupOfError(c.Args[3], c.Args[2])
 	}
-	return &s, g, nil
+	return s, g, nil
 }

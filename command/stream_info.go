@@ -125,7 +125,7 @@ func (c *Ctx) streamToTell() (*stream.Stream, error) {
 	if err == nil && !s.Exists() {
 		err = ErrNoSuchKey
 	}
-	return &s, err
+	return s, err
 }
 
 // replyStream begins a map with what is told of a stream in any case.

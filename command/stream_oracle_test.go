@@ -25,6 +25,7 @@ func TestStreamsLikeRedis(t *testing.T) {
 	steps, seed := randomRun(t)
 	g := &streamGen{callGen{rand.New(rand.NewPCG(seed, 13))}}
 	redis, here := startRedis(t), newBench(t)
+	redis.needs(t, "7.2")
 	here.limits.Limits = types.DefaultLimits
 	redis.call(t, "CONFIG", "SET", "notify-keyspace-events", "KEAmn")
 	for i := range steps {

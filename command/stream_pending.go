@@ -18,10 +18,7 @@ var xack = &Command{
 		if err != nil {
 			return err
 		}
-		var g *stream.Group
-		if s.Exists() {
-			g = s.Group(c.Args[2])
-		}
+		g := s.Group(c.Args[2])
 		if g == nil {
 			c.Reply.Int(0)
 			return nil
@@ -63,20 +60,13 @@ var xpending = &Command{
 				return err
 			}
 		}
-		s, err := stream.Read(c.Tx, c.Args[1])
+		_, g, err := c.readGroupOf()
 		if err != nil {
 			return err
 		}
-		var g *stream.Group
-		if s.Exists() {
-			g = s.Group(c.Args[2])
-		}
-		switch {
-		case g == nil:
-			return noGroupError(c.Args[1], c.Args[2], "")
-		case n == 3:
+		if n == 3 {
 			c.pendingSummary(g)
-		default:
+		} else {
 			c.pendingList(g, &o)
 		}
 		return nil

@@ -58,7 +58,7 @@ func runXrange(c *Ctx, start, end []byte, reverse bool) error {
 	case count == 0:
 		c.Reply.NullArray()
 	default:
-		c.replyEntries(&s, from, to, max(count, 0), reverse)
+		c.replyEntries(s, from, to, max(count, 0), reverse)
 	}
 	return nil
 }
@@ -109,7 +109,7 @@ func (c *Ctx) countBehind(s *stream.Stream, from, to, id stream.ID, most int64, 
 	return s.Count(from, to, most)
 }
 
-// replyEntry writes an entry: its ID, and its fields and values. It says false if
+// replyEntry writes an entry: its ID, and its fields and values. It returns false if
 // the entry cannot be read.
 func (c *Ctx) replyEntry(id stream.ID, e stream.Entry) bool {
 	w := c.Reply

@@ -198,9 +198,9 @@ func (c *Ctx) openSource(sources []source, i int, o *readArgs, grouped bool) err
 		if err != nil {
 			return err
 		}
-		src.stream = &s
-		if grouped && s.Exists() {
-			src.group = src.stream.Group(o.group)
+		src.stream = s
+		if grouped {
+			src.group = s.Group(o.group)
 		}
 	}
 	if grouped && src.group == nil {
@@ -237,7 +237,7 @@ func (src *source) from(arg []byte, grouped bool) (err error) {
 	return nil
 }
 
-// readPlain writes what comes after the ID. It says false if nothing does.
+// readPlain writes what comes after the ID. It returns false if nothing does.
 func (c *Ctx) readPlain(src *source, count int64) bool {
 	from, _ := src.after.Next() // it is not the last ID, which nothing is behind
 	start, n := len(c.Reply.Buf), int64(0)
@@ -251,7 +251,7 @@ func (c *Ctx) readPlain(src *source, count int64) bool {
 
 // readInParts writes what comes after the IDs when that is much: the numbers are
 // found out first, so that the beginning can be on its way before the end is read.
-// It says false if there is nothing.
+// It returns false if there is nothing.
 func (c *Ctx) readInParts(sources []source, o *readArgs) bool {
 	n, from := 0, make([]stream.ID, len(sources))
 	for i := range sources {

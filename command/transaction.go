@@ -20,7 +20,7 @@ var TransactionCommands = []*Command{Watch, Exec}
 // Watch is WATCH: the executor notes the keys.
 var Watch = &Command{
 	Name: "watch", Group: Transactions, Since: "2.2.0", Arity: -2,
-	Flags:      NoScript | Loading | Stale | Fast | AllowBusy,
+	Flags:      NoScript | Loading | Stale | Fast | AllowBusy | NoQueue,
 	Keys:       KeyRange(1, -1, 1, RO),
 	Syntax:     "key...",
 	Summary:    "Has the next EXEC do nothing if one of the keys is changed before it.",
@@ -37,7 +37,7 @@ const errRulesChanged = "NOPERM ACLs rules changed between the moment the transa
 // Exec is EXEC.
 var Exec = &Command{
 	Name: "exec", Group: Transactions, Since: "1.2.0", Arity: 1,
-	Flags:      NoScript | Loading | Stale | SkipSlowlog,
+	Flags:      NoScript | Loading | Stale | SkipSlowlog | NoQueue,
 	Summary:    "Runs the commands that were queued since MULTI, as one.",
 	Complexity: "That of the commands it runs",
 	Run:        runExec,

@@ -17,7 +17,7 @@ var ZSetCommands = []*Command{
 	zunion, zinter, zdiff, zunionStore, zinterStore, zdiffStore, zinterCard,
 }
 
-// elemWork is what looking at an element weighs, in the terms of Tx.Heavy.
+// elemWork is the cost of looking at an element, in the unit of Tx.Heavy.
 const elemWork = 64
 
 var zcard = &Command{
@@ -278,7 +278,7 @@ func (c *Ctx) elementHead(n int64, withScores bool) {
 	c.Reply.Array(int(n))
 }
 
-// element writes one of them. It says false when nobody wants the rest.
+// element writes one of them. It returns false when nobody wants the rest.
 func (c *Ctx) element(member []byte, score float64, withScores bool) bool {
 	if withScores && c.Reply.Proto == 3 {
 		c.Reply.Array(2)

@@ -46,7 +46,7 @@ var zadd = &Command{
 	},
 }
 
-// read takes an option in. It says false if it is none.
+// read takes an option in. It returns false if it is none.
 func (o *zaddOptions) read(word []byte) bool {
 	switch {
 	case isWord(word, "nx"):
@@ -125,14 +125,11 @@ func (c *Ctx) addMembers(pairs [][]byte, o *zaddOptions) error {
 			}
 		}
 	}
-	z.Save() // it may have unfolded although nothing was added
-	if added+updated > 0 {
-		event := "zadd"
-		if o.incr {
-			event = "zincr"
-		}
-		c.changedMembers(key, event, added+updated)
+	event := "zadd"
+	if o.incr {
+		event = "zincr"
 	}
+	c.saved(z, keyspace.ZSetEv, event, key, int(added+updated)) // it may have unfolded although nothing was added
 	switch {
 	case o.incr && done:
 		c.Reply.Double(score)
@@ -154,12 +151,6 @@ func zscoreArg(arg []byte) (float64, bool) {
 		}
 	}
 	return number.ParseDouble(arg)
-}
-
-// changedMembers notes one event for changes of so many members.
-func (c *Ctx) changedMembers(key []byte, event string, members int64) {
-	c.Tx.Changed(keyspace.ZSetEv, event, key)
-	c.Tx.FX.Changes += int(members - 1)
 }
 
 var zrem = &Command{
@@ -184,21 +175,8 @@ var zrem = &Command{
 				n++
 			}
 		}
-		c.removedMembers(z, "zrem", n)
+		c.saved(z, keyspace.ZSetEv, "zrem", c.Args[1], int(n))
 		c.Reply.Int(n)
 		return nil
 	},
-}
-
-// removedMembers saves a set of which so many members were removed, and notes the
-// events.
-func (c *Ctx) removedMembers(z *zset.ZSet, event string, members int64) {
-	if members == 0 {
-		return
-	}
-	z.Save()
-	c.changedMembers(z.Key(), event, members)
-	if z.Len() == 0 {
-		c.Tx.Note(keyspace.Generic, "del", z.Key())
-	}
 }

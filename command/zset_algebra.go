@@ -121,7 +121,7 @@ type zsource struct {
 
 func (s *zsource) size() int64 {
 	if s.s != nil {
-		return s.s.Size()
+		return s.s.Len()
 	}
 	return s.z.Len()
 }

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"redoubt/keyspace"
 	"redoubt/types/zset"
 )
 
@@ -69,7 +70,7 @@ var zremrangeByLex = &Command{
 	Run:        func(c *Ctx) error { return c.removeZRange(byLex, "zremrangebylex") },
 }
 
-// removeWork is what removing an element weighs, in the terms of Tx.Heavy.
+// removeWork is the cost of removing an element, in the unit of Tx.Heavy.
 const removeWork = 8 * elemWork
 
 func (c *Ctx) removeZRange(kind zrangeKind, event string) error {
@@ -97,7 +98,7 @@ func (c *Ctx) removeZRange(kind zrangeKind, event string) error {
 		}
 		n = z.RemoveSpan(s)
 	}
-	c.removedMembers(z, event, n)
+	c.saved(z, keyspace.ZSetEv, event, c.Args[1], int(n))
 	c.Reply.Int(n)
 	return nil
 }

@@ -20,6 +20,7 @@ func TestZSetsLikeRedis(t *testing.T) {
 	steps, seed := randomRun(t)
 	g := &zsetGen{callGen{rand.New(rand.NewPCG(seed, 13))}}
 	redis, here := startRedis(t), newBench(t)
+	redis.needs(t, "7.2")
 	redis.call(t, "CONFIG", "SET", "notify-keyspace-events", "KEAmn")
 	for i := range steps {
 		if i%250 == 0 {

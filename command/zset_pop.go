@@ -90,10 +90,10 @@ func (c *Ctx) popFrom(z *zset.ZSet, count int64, highest bool, form zpopForm) {
 	if highest {
 		event = "zpopmax"
 	}
-	c.removedMembers(z, event, count)
+	c.saved(z, keyspace.ZSetEv, event, z.Key(), int(count))
 }
 
-// popFirst pops from the first of the keys that has a sorted set. It says false if
+// popFirst pops from the first of the keys that has a sorted set. It returns false if
 // none has.
 func (c *Ctx) popFirst(keys [][]byte, count int64, highest bool, form zpopForm) (bool, error) {
 	for _, key := range keys {

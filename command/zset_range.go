@@ -5,6 +5,7 @@ import (
 	"math"
 	"strconv"
 
+	"redoubt/keyspace"
 	"redoubt/number"
 	"redoubt/types/zset"
 )
@@ -328,7 +329,7 @@ var zrangeStore = &Command{
 			}
 			src.WalkApart(r.span(src), r.reverse, r.offset, limit, add)
 		}
-		c.storedZSet(dst, "zrangestore")
+		c.stored(dst, keyspace.ZSetEv, "zrangestore", c.Args[1], 1)
 		return nil
 	},
 }

@@ -45,18 +45,6 @@ func (c *Ctx) zstored(op operation, event string) error {
 		dst.Insert(member, score)
 		return c.Tx.Err() == nil
 	})
-	c.storedZSet(dst, event)
+	c.stored(dst, keyspace.ZSetEv, event, c.Args[1], 1)
 	return nil
-}
-
-// storedZSet saves a new set and replies its size.
-func (c *Ctx) storedZSet(dst *zset.ZSet, event string) {
-	dst.Save()
-	switch {
-	case dst.Len() > 0:
-		c.Tx.Changed(keyspace.ZSetEv, event, dst.Key())
-	case dst.Replaces():
-		c.Tx.Changed(keyspace.Generic, "del", dst.Key())
-	}
-	c.Reply.Int(dst.Len())
 }

@@ -1,14 +1,14 @@
 // Package config holds the server's settings: the directives of Redis, with
 // their names, forms, defaults and error texts, and a few of our own.
 //
-// One table (redis.go, own.go) has a row for each directive. A directive that
-// Redis has and that means nothing here is accepted and remembered, so that a
-// redis.conf and a tool that sets things work; an unknown one is an error.
+// One table (redis.go, own.go) has a row for each directive. A directive of Redis
+// without a meaning here is accepted and stored, so that a redis.conf and tools
+// work; an unknown directive is an error.
 //
 // Reading is lock-free: each directive's value is behind an atomic pointer.
 // Setting is serialised by a mutex. New values are computed first, so a CONFIG
 // SET of many directives that fails has changed nothing; then they are stored
-// and the hooks run, and if a hook refuses, the old ones are put back.
+// and the hooks run, and if a hook fails, the old values are restored.
 package config
 
 import (
@@ -31,8 +31,8 @@ type Config struct {
 	file    string
 	renames [][2]string
 	users   [][]string
-	// UserLines, when set, makes the user lines that Rewrite writes, each
-	// without the word "user". Without it those in the file stay.
+	// UserLines, if set, returns the user lines that Rewrite writes, each
+	// without the word "user". If nil, the user lines of the file stay.
 	UserLines func() []string
 
 	mu       sync.Mutex // held while values change, and by hooks
@@ -121,8 +121,8 @@ func (c *Config) Get(name string) string {
 	return ""
 }
 
-// The typed getters are for the program's own use: a name that is not in the
-// table is a mistake in the program.
+// The typed getters are for the program's own use: they panic on a name that is
+// not in the table.
 
 // Int returns a number: of bytes for a memory directive, and negative for one
 // that was given as a percentage.
@@ -137,8 +137,7 @@ func (c *Config) Str(name string) string { return c.must(name).now.Load().text }
 // Enum returns the word that an enumeration is set to.
 func (c *Config) Enum(name string) string { return c.must(name).now.Load().text }
 
-// Has says whether a word is among those of a list, such as shutdown-on-sigint
-// or bind.
+// Has reports whether a list, such as shutdown-on-sigint or bind, has a word.
 func (c *Config) Has(name, word string) bool {
 	for w := range strings.FieldsSeq(c.must(name).now.Load().text) {
 		if w == word {
@@ -194,9 +193,9 @@ func (c *Config) Match(patterns ...string) [][2]string {
 	return out
 }
 
-// OnChange has f called whenever the directive got a new value, which f reads
-// with a getter. If f fails, the change is undone, f is called again for the
-// old value, and whoever set it gets the error. f must set nothing itself.
+// OnChange sets a hook f, called whenever the directive got a new value, which f
+// reads with a getter. If f fails, the change is undone, f is called again for the
+// old value, and the setter gets the error. f must not set directives.
 func (c *Config) OnChange(name string, f func() error) { c.OnChangeOfAny(f, name) }
 
 // OnChangeOfAny is OnChange for several directives: f is called once when one
@@ -292,9 +291,8 @@ func (c *Config) SetAllFor(who Caller, pairs [][2]string) error {
 	return nil
 }
 
-// settable finds the directives of a CONFIG SET, and says why one of them may
-// not be set. An unknown name found first hides the other reasons, and a
-// LOADING answer hides all, as in Redis.
+// settable returns the directives of a CONFIG SET, or the first error in the order of the
+// arguments.
 func (c *Config) settable(who Caller, pairs [][2]string) ([]*setting, error) {
 	out := make([]*setting, len(pairs))
 	for i, p := range pairs {
@@ -342,7 +340,7 @@ func containsHook(list []*hook, h *hook) bool {
 	return false
 }
 
-// splitSpaces cuts a value at each single space; nothing has no words.
+// splitSpaces splits a value at each single space; the empty value has no words.
 func splitSpaces(s string) []string {
 	if s == "" {
 		return nil

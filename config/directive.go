@@ -25,9 +25,9 @@ type Directive struct {
 	// parse replaces the reading of the kind. Its words are the value's; it
 	// returns the value in the form that CONFIG GET shows.
 	parse func(c *Config, words []string, loading bool) (string, error)
-	// check has a last word on a value that its kind allows.
+	// check may refuse a value that the kind allows.
 	check func(v value, loading bool) error
-	// cap brings a number that Redis accepts into the range that it uses.
+	// cap clamps a number that Redis accepts to the range that Redis uses.
 	cap func(n int64) int64
 }
 

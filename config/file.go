@@ -104,6 +104,11 @@ func splitLine(text string) ([]string, error) {
 	if text == "" || text[0] == '#' {
 		return nil, nil
 	}
+	return splitWords(text)
+}
+
+// splitWords splits a text at spaces outside of quotes.
+func splitWords(text string) ([]string, error) {
 	words, ok := wire.SplitWords([]byte(text))
 	if !ok {
 		return nil, errors.New("Unbalanced quotes in configuration line")
@@ -255,15 +260,7 @@ func splitOption(a string) ([]string, error) {
 	if name, v, ok := strings.Cut(a, "="); ok && !strings.ContainsAny(name, " \t\"'") {
 		return []string{name, v}, nil
 	}
-	words, ok := wire.SplitWords([]byte(a))
-	if !ok {
-		return nil, errors.New("Unbalanced quotes in configuration line")
-	}
-	out := make([]string, len(words))
-	for i, w := range words {
-		out[i] = string(w)
-	}
-	return out, nil
+	return splitWords(a)
 }
 
 func joinLine(words []string) string {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// fallbackMemory is assumed where the machine's memory cannot be told.
+// fallbackMemory is assumed if the machine's memory is not known.
 const fallbackMemory = 2 << 30
 
 // machineMemory is the number of bytes that this process may use at most: the

@@ -3,15 +3,25 @@ package config
 import (
 	"errors"
 	"strconv"
+	"strings"
 )
 
-// tikvPrefix: the keys that TiKV and TiDB give a meaning to are left alone.
+// tikvPrefix refuses prefixes of keys that TiKV and TiDB use.
 func tikvPrefix(v value, _ bool) error {
 	switch s := v.text; {
 	case s == "" || len(s) > 64:
 		return errors.New("tikv-prefix must have 1 to 64 bytes")
 	case s[0] == 'm' || s[0] == 't' || s[0] == 0xff:
 		return errors.New("tikv-prefix must not begin with m or t, which are TiDB's, nor with byte ff")
+	}
+	return nil
+}
+
+// httpPrefix refuses a prefix that is not a path.
+func httpPrefix(v value, _ bool) error {
+	s := v.text
+	if s != "" && (s[0] != '/' || s[len(s)-1] == '/' || strings.ContainsAny(s, " ?#%{}") || strings.Contains(s, "//")) {
+		return errors.New("http-prefix must be empty or a path such as /channels")
 	}
 	return nil
 }
@@ -30,6 +40,32 @@ func ownDirectives(memoryBytes uint64) []Directive {
 			doc("Engine local: the log and INFO warn when less than this percentage of the file system of the data is free. 0 never warns. Writes are refused when much less is free."),
 		oneOf("engine", "local", "local", "mem", "tikv").with(Immutable).
 			doc("What stores the data: local keeps it in memory and on disk, mem loses it at the end of the process, tikv keeps it in a TiKV cluster that several processes use at once."),
+		nullable("channels-file").with(Volatile | DenyLoading).
+			doc("The file (YAML) with the rules of durable channels: a list channels of regex, expire, jwt and webhooks. It is read at the start, and again by SIGHUP and by CONFIG SET, also with the same name; a file with mistakes changes nothing."),
+		yesNo("http-access-log", "no").
+			doc("Each HTTP request is a line of the log."),
+		nullable("http-addr").with(Immutable).
+			doc("The host:port on which durable channels are served over HTTP; nothing is served by default."),
+		nullable("http-admin-token").with(Sensitive).
+			doc("The bearer token of the administrative paths of http-addr (revoking tokens, level of the log); without one nobody may use them."),
+		oneOf("http-anonymous", "loopback", "loopback", "yes", "no").
+			doc("From where channels may be used over HTTP that no rule of channels-file guards with a jwt block: loopback is this machine, yes is everywhere, no is nowhere."),
+		text("http-cors-origins", "").
+			doc("The web origins, with spaces between them, whose pages may use http-addr from a browser; * is all."),
+		yesNo("http-error-detail", "no").
+			doc("A client of http-addr that is refused is told why. It helps those who write clients, and attackers."),
+		memory("http-max-body", 1<<20, 1<<10, 512<<20).
+			doc("The largest message that can be published over HTTP."),
+		integer("http-max-connections", 20000, 1, 1<<20).
+			doc("How many connections http-addr takes. If the limit on open files is too low for these and maxclients, each gets less."),
+		integer("http-poll-limit", 30, 1, 3600).
+			doc("For how many seconds a poll over HTTP waits at the most, whatever its timeout says."),
+		text("http-prefix", "").with(Immutable).valid(httpPrefix).
+			doc("What all paths of http-addr begin with, such as /channels."),
+		integer("http-rate-limit", 0, 0, 1<<30).
+			doc("How many HTTP requests one client's address may make in a second; more are answered with 429. 0 is no limit."),
+		yesNo("http-tls", "no").with(Immutable).
+			doc("http-addr speaks TLS, with the certificates of tls-cert-file and the rules of tls-auth-clients, and offers HTTP/2."),
 		integer("io-threads", 0, 0, 128).with(Immutable).
 			doc("The number of event loops that read, execute and write. 0 chooses by the number of processors. In Redis these threads only read and write, and the default is 1."),
 		memory("lua-memory-limit", 128<<20, 1<<20, maxInt64).
@@ -60,5 +96,7 @@ func ownDirectives(memoryBytes uint64) []Directive {
 			doc("Engine tikv: reads go to any replica, not to the leader alone. They are still of a fresh moment."),
 		integer("tikv-timeout", 5000, 50, 3600_000).with(Immutable).
 			doc("Engine tikv: after how many milliseconds a command gives up that waits for the cluster, or conflicts again and again. It answers an error that begins with TRYAGAIN."),
+		yesNo("webhook-private-addresses", "no").
+			doc("Webhooks of channels-file may reach loopback, private and link-local addresses. By default only addresses of the Internet are allowed, so that a webhook cannot be used to get at what only this machine reaches."),
 	}
 }

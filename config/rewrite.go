@@ -135,16 +135,16 @@ func join(kept, added []string, marked bool) []byte {
 	return out.Bytes()
 }
 
-// overruled loads a file as the next start will, and returns lines for what would
-// not be as it is now: an included file may set what is at its default here, or
-// set it again behind our line.
+// overruled loads a file as the next start will, and returns lines for directives that
+// would not get their present value: an included file may set a directive that has its
+// default here, or set it again behind our line.
 func (c *Config) overruled(content []byte) (lines []string) {
 	next := &Config{byName: make(map[string]*setting)}
 	for _, s := range c.rows {
 		next.add(s.Directive)
 	}
 	if err := next.load("", bytes.NewReader(content), 0); err != nil {
-		return nil // it would not start, for a reason that is not ours
+		return nil // the file is invalid for another reason
 	}
 	for i, s := range c.rows {
 		now := *s.now.Load()
@@ -165,7 +165,7 @@ func (c *Config) overruled(content []byte) (lines []string) {
 	return lines
 }
 
-// sameLine says whether two lines mean the same, so that a line that needs no
+// sameLine reports whether two lines mean the same, so that a line that needs no
 // change keeps its spelling.
 func (c *Config) sameLine(a, b string) bool {
 	x, err := splitLine(strings.TrimSpace(a))

@@ -26,7 +26,7 @@ func readSave(c *Config, words []string, loading bool) (string, error) {
 			return "", nil
 		}
 	}
-	bad := errors.New("Invalid save parameters") //nolint:staticcheck // Redis's text
+	bad := errors.New("Invalid save parameters")
 	if len(words)%2 != 0 {
 		return "", bad
 	}
@@ -116,7 +116,7 @@ func readOOMScores(_ *Config, words []string, _ bool) (string, error) {
 // A stands for all of the first part.
 const (
 	eventsInA    = "g$lshzxetd"
-	eventsSimple = "nKEm"
+	eventsSimple = "nKEmp" // p, which Redis does not have, is that of channels
 )
 
 // readEvents reads the classes of keyspace events. Redis does not show an n
@@ -247,7 +247,7 @@ func fileName(directive, noun string, emptyOK bool) func(value, bool) error {
 	}
 }
 
-// signalFlags refuses what a shutdown cannot do both of.
+// signalFlags refuses save together with nosave.
 func signalFlags(v value, _ bool) error {
 	const save, noSave = 1, 2
 	if v.n&save != 0 && v.n&noSave != 0 {

@@ -17,8 +17,8 @@ type value struct {
 	n    int64
 }
 
-// read turns the words of a value into the value. The texts of its errors are
-// Redis's. It changes nothing, so that CONFIG SET can be undone by forgetting.
+// read parses the words of a value. The texts of its errors are Redis's. It stores
+// no value, so that a CONFIG SET that fails has changed nothing.
 func (d *Directive) read(c *Config, words []string, loading bool) (value, error) {
 	if d.parse != nil {
 		s, err := d.parse(c, words, loading)
@@ -219,8 +219,8 @@ func parseMemory(s string) (uint64, bool) {
 }
 
 // parseC reads an integer as C's strtoll does: leading space and a sign are
-// fine, no digits are zero, too large ones are cut. ok says that nothing
-// follows.
+// allowed, no digits are zero, too large numbers are clamped. ok reports whether
+// nothing follows.
 func parseC(s string) (n int64, ok bool) {
 	s = strings.TrimLeft(s, " \t\n\v\f\r")
 	end := 0

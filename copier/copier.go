@@ -4,29 +4,29 @@
 // Approach. One state of the source is read in the order of the keys and written in
 // batches, several at a time if the destination is remote. Each batch only puts
 // rows, and always the same ones, so it may be written twice: after a conflict, after
-// a commit whose outcome nobody knows, after a restart. Behind the batches comes a
-// mark, a system row which says up to which key everything was written. It is the
-// first row that the destination gets and goes last, so a copy that ended early is
-// known as one: no server opens it (keyspace.Whole), and another run goes on behind
-// the mark.
+// a commit with an unknown outcome, after a restart. A mark, a system row, follows the
+// batches and says up to which key everything was written. It is the first row that the
+// destination gets and the last that is removed, so a copy that ended early is
+// recognized: no server opens it (keyspace.CopyFinished), and another run resumes after the
+// mark.
 //
-// What is not a row is worked out from the rows:
+// Data other than rows is derived from the rows:
 //
-//   - Counters are counted on the way, and set in the end by what they are short of.
+//   - Counters are counted on the way, and raised at the end by what is missing.
 //   - Ids. The marks of ids are not copied; the destination gets one above all ids
 //     that were copied and above those of both stores. An embedded store gives out ids
 //     above its mark. A shared one gives out timestamps of its own, milliseconds << 18,
 //     whatever the mark says. An embedded store's ids are microseconds << 11, which is 7.8
 //     times as much for the same moment, so that a timestamp gets there in some 380 years; and
-//     ids of another shared store lie in the past of this one. Nobody need believe
-//     that: distant refuses a copy with an id that the destination will give out within
+//     ids of another shared store lie in the past of this one. This is not taken on
+//     trust: distant refuses a copy with an id that the destination will give out within
 //     a century.
 //   - Values that were deleted and not cleared yet (garbage rows) are cleared at once
-//     where a range delete is cheap: nobody would look for them there later.
+//     where a range delete is cheap: a server does not look for them there later.
 //
 // Rejected: several readers of the source, by ranges of slots (the mark would be a
-// list, and a writer is what one waits for); bulk loading tables into an engine (of
-// each engine another way).
+// list, and writing is the bottleneck); bulk loading of tables (each engine would need
+// its own way).
 package copier
 
 import (
@@ -43,45 +43,45 @@ import (
 // Source is what is copied.
 type Source struct {
 	Rows engine.Reader // of one state
-	// Name tells the state from others: a copy that ended early goes on only with the
-	// same one.
+	// Name identifies the state: a copy that ended early is resumed only from a source of
+	// the same name.
 	Name string
 }
 
-// Options of a copy. The zero value is one.
+// Options of a copy. The zero value is valid.
 type Options struct {
-	Rows, Bytes int // of a batch, about; zero: what suits the destination
-	Writers     int // how many batches are written at a time; as well
-	// MarkEvery is after how many batches a mark is written; zero: some.
+	Rows, Bytes int // the approximate size of a batch; zero: what suits the destination
+	Writers     int // how many batches are written at a time; zero: likewise
+	// MarkEvery is after how many batches a mark is written; zero: likewise.
 	MarkEvery int
-	// Unverified: what was written is not compared with the source.
+	// Unverified skips the comparison of the destination with the source.
 	Unverified bool
-	// Patience is how long a store that cannot be reached is waited for; zero: a minute.
+	// Patience is how long failed commits are retried; zero: a minute.
 	Patience time.Duration
-	// Progress, if set, is told how far it has come.
+	// Progress, if set, is called with how far the copy has come.
 	Progress func(Progress)
-	// Resume, if set, is told how far an earlier run had come, if this one goes on with it,
-	// and the last row of that run.
+	// Resume, if set, is called if this run resumes an earlier one, with how far that run had
+	// come, and its last row.
 	Resume func(at Progress, last string)
 }
 
-// Progress is how far a copy has come. Total is about, since rows lie in the order
-// of their slots, which are about equally large.
+// Progress is how far a copy has come. Percent is an estimate: rows are read in the order
+// of their slots, which are taken to be equally large.
 type Progress struct {
 	Phase       string // "copied", "verified" or "resumed"
 	Rows, Bytes int64
 	Percent     int
 }
 
-// Result is what was copied, also by runs before.
+// Result is what was copied, by this run and by runs that it resumed.
 type Result struct {
 	Rows, Bytes, Keys int64
 	Resumed           bool
-	// Sorts are the rows as both sides have them, if they were compared.
+	// Sorts are the rows of both sides by sort, if they were compared.
 	Sorts []Sort
 }
 
-// ErrChanged: the destination holds an unfinished copy of something else.
+// ErrChanged: the destination holds an unfinished copy of another source.
 var ErrChanged = errors.New("the destination has an unfinished copy of another source")
 
 // ErrNotEmpty: the destination has data.
@@ -94,8 +94,8 @@ type copying struct {
 	mark mark
 }
 
-// Run copies everything. After an error, also that of a context which has ended, it
-// may be called again, and goes on.
+// Run copies everything. After an error, also of a context that has ended, Run may be
+// called again and resumes the copy.
 func Run(ctx context.Context, from Source, to engine.Engine, o Options) (Result, error) {
 	c := &copying{Options: o, from: from, to: to}
 	c.defaults()
@@ -137,7 +137,7 @@ func (c *copying) defaults() {
 			*n = local
 		}
 	}
-	// TiKV takes transactions of some megabytes, and is at its best with less.
+	// TiKV accepts transactions of some megabytes, and is fastest with smaller ones.
 	set(&c.Rows, 1024, 256)
 	set(&c.Bytes, 1<<20, 512<<10)
 	set(&c.Writers, 1, 8)
@@ -182,7 +182,7 @@ func (c *copying) prepare(ctx context.Context) (resumed bool, err error) {
 		}
 		return true, nil
 	}
-	if err := empty(snap); err != nil {
+	if err := Empty(snap); err != nil {
 		return false, err
 	}
 	c.mark = mark{source: c.from.Name}
@@ -194,15 +194,15 @@ func (c *copying) prepare(ctx context.Context) (resumed bool, err error) {
 		c.mark.ids = max(c.mark.ids, ids)
 	}
 	var b engine.Batch
-	// What a server that has looked at the destination wrote there: its numbers of
+	// System rows that a server has written to the empty destination: its numbers of
 	// databases are not the source's.
 	b.DeleteRange(keyspace.SystemRows())
 	b.Put(keyspace.CopyRow(), c.mark.encode())
 	return false, c.commit(ctx, &b)
 }
 
-// empty returns an error if a store has data.
-func empty(r engine.Reader) error {
+// Empty returns ErrNotEmpty if a store has data.
+func Empty(r engine.Reader) error {
 	it := r.Iter(nil, nil, false)
 	var err error
 	for err == nil && it.Next() {
@@ -213,11 +213,11 @@ func empty(r engine.Reader) error {
 	return errors.Join(err, it.Close())
 }
 
-// century is how far timestamps come in a hundred years, milliseconds << 18.
+// century is by how much timestamps (milliseconds << 18) grow in a hundred years.
 const century = 100 * 365 * 24 * 3600 * 1000 << 18
 
-// distant returns an error if a shared destination might give out an id again that
-// was copied.
+// distant returns an error if a shared destination might give out an id that is already
+// used by a copied row.
 func (c *copying) distant() error {
 	shared, ok := c.to.(engine.Shared)
 	id := c.mark.census.MaxID
@@ -234,7 +234,7 @@ func (c *copying) distant() error {
 	return nil
 }
 
-// finish makes the destination a store that may be used. Each step may be done again.
+// finish makes the destination a store that may be opened. Each step may be repeated.
 func (c *copying) finish(ctx context.Context) error {
 	if c.to.Capabilities().CheapRangeDelete {
 		if err := c.clear(ctx); err != nil {
@@ -253,9 +253,9 @@ func (c *copying) finish(ctx context.Context) error {
 	return nil
 }
 
-// clear removes the rows of values that were deleted. What it removes is kept for the
-// snapshot that it reads, so a store with much of that may revoke the snapshot; the next
-// one shows what is left.
+// clear removes the rows of values that were deleted. The engine keeps removed rows for the
+// snapshot that clear reads, and may revoke the snapshot if they are many; the next snapshot
+// shows the rows that are left.
 func (c *copying) clear(ctx context.Context) error {
 	return c.look(ctx, func(snap engine.Snapshot) error {
 		return keyspace.Litter(snap, func(row []byte, ranges [][2][]byte) error {
@@ -269,7 +269,7 @@ func (c *copying) clear(ctx context.Context) error {
 	})
 }
 
-// look calls f with a snapshot of the destination, again with a new one if that is revoked.
+// look calls f with a snapshot of the destination, and again with a new one if it is revoked.
 func (c *copying) look(ctx context.Context, f func(engine.Snapshot) error) error {
 	for {
 		snap, err := c.to.Snapshot()
@@ -285,8 +285,8 @@ func (c *copying) look(ctx context.Context, f func(engine.Snapshot) error) error
 	}
 }
 
-// count sets the counters. Adding to one is the only thing here that must not be done
-// twice, so it is added what is missing, until nothing is.
+// count sets the counters. Adding to a counter is the only step here that must not be
+// repeated, so count reads each counter and adds what is missing, until nothing is.
 func (c *copying) count(ctx context.Context) error {
 	for range 5 {
 		var b engine.Batch
@@ -312,8 +312,8 @@ func (c *copying) count(ctx context.Context) error {
 	return errors.New("the counters do not stay as they are set: does somebody else write to the destination?")
 }
 
-// InUse returns an error if front ends live on a shared store: their member rows
-// change every second. It looks for so long.
+// InUse returns an error if front ends run on a shared store: their member rows change
+// every second. It waits for the time long between two looks.
 func InUse(ctx context.Context, e engine.Engine, long time.Duration) error {
 	if !e.Capabilities().Shared {
 		return nil
@@ -334,7 +334,7 @@ func InUse(ctx context.Context, e engine.Engine, long time.Duration) error {
 	return err
 }
 
-// members are the member rows, one behind the other.
+// members returns the member rows, concatenated.
 func members(e engine.Engine) (all []byte, err error) {
 	snap, err := e.Snapshot()
 	if err != nil {

@@ -127,7 +127,7 @@ func TestCopyGoesOn(t *testing.T) {
 					resumed++
 				}
 				s := snapshot(t, to)
-				whole := keyspace.Whole(s)
+				whole := keyspace.CopyFinished(s)
 				must(t, s.Close())
 				if err == nil {
 					must(t, whole)
@@ -175,8 +175,8 @@ type hookedView struct {
 	hook func(*engine.Batch) sharedmem.Fault
 }
 
-func (h *hooked) Begin(wait bool) (engine.View, error) {
-	v, err := h.Engine.Begin(wait)
+func (h *hooked) Begin(o engine.ViewOptions) (engine.View, error) {
+	v, err := h.Engine.Begin(o)
 	return &hookedView{v, h.hook}, err
 }
 
@@ -205,7 +205,7 @@ func half(t testing.TB, from, to engine.Engine) {
 
 func change(t testing.TB, eng engine.Engine, note func(b *engine.Batch)) {
 	t.Helper()
-	view, err := eng.Begin(true)
+	view, err := eng.Begin(engine.ViewOptions{})
 	must(t, err)
 	defer view.Close()
 	var b engine.Batch
@@ -241,7 +241,7 @@ func TestVerifyNamesTheFirstDifference(t *testing.T) {
 		if !errors.Is(err, ErrDiffers) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v\nlacks %s", err, want)
 		}
-		if s := snapshot(t, to); !errors.Is(keyspace.Whole(s), keyspace.ErrUnfinished) {
+		if s := snapshot(t, to); !errors.Is(keyspace.CopyFinished(s), keyspace.ErrUnfinished) {
 			t.Error("the copy can be used")
 		}
 	}

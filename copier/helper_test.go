@@ -71,10 +71,10 @@ func fill(t testing.TB, eng engine.Engine, rounds int) {
 			for _, n := range []int{2, 9} {
 				h, err := hash.Open(tx, key(fmt.Sprint("hash", n)), small)
 				tx.Fail(err)
-				s, err := set.Find(tx, key(fmt.Sprint("set", n)), small)
+				s, err := set.Open(tx, key(fmt.Sprint("set", n)), small)
 				tx.Fail(err)
 				z := zset.Create(tx, key(fmt.Sprint("zset", n)), small)
-				l, err := list.Open(tx, key(fmt.Sprint("list", n)), small.ListSize)
+				l, err := list.Open(tx, key(fmt.Sprint("list", n)), small)
 				tx.Fail(err)
 				for j := range n {
 					m := fmt.Append(nil, "m", j)
@@ -88,10 +88,10 @@ func fill(t testing.TB, eng engine.Engine, rounds int) {
 				z.Save()
 				l.Save()
 			}
-			x, err := stream.Open(tx, key("stream"))
+			x, err := stream.Open(tx, key("stream"), small)
 			tx.Fail(err)
 			for seq := range uint64(4) {
-				tx.Fail(x.Add(stream.ID{Ms: 1, Seq: seq + 1}, [][]byte{[]byte("f"), []byte("v")}, small))
+				tx.Fail(x.Add(stream.ID{Ms: 1, Seq: seq + 1}, [][]byte{[]byte("f"), []byte("v")}))
 			}
 			g := x.CreateGroup([]byte("g"), stream.ID{}, 0)
 			g.Read(g.AddConsumer([]byte("c")), 3, false, func(stream.ID, stream.Entry) {})

@@ -10,13 +10,13 @@ import (
 	"redoubt/keyspace"
 )
 
-// mark is how far a copy has come: every row up to the key last was written, and
-// these are so many. It is the value of the system row keyspace.CopyRow:
+// mark is how far a copy has come: every row up to the key last was written; rows, bytes and
+// census count them. It is the value of the system row keyspace.CopyRow:
 //
 //	version:1 rows:8 bytes:8 ids:8 max:8 spaces:4 (ks:4 keys:8 volatile:8)* length:2 source last
 type mark struct {
 	rows, bytes int64
-	ids         uint64 // marks of ids of both stores are not above
+	ids         uint64 // the higher watermark of ids of both stores
 	census      keyspace.Census
 	source      string
 	last        []byte
@@ -28,7 +28,7 @@ const (
 	spaceSize   = 4 + 8 + 8
 )
 
-// add counts what was written behind the mark.
+// add moves the mark behind a portion that was written.
 func (m *mark) add(p *portion) {
 	m.rows += p.rows
 	m.bytes += p.bytes

@@ -13,14 +13,14 @@ import (
 	"redoubt/keyspace"
 )
 
-// ErrDiffers: the destination is not what the source is.
+// ErrDiffers: the destination's rows are not the source's.
 var ErrDiffers = errors.New("the copy differs from its source")
 
 // Sort is all rows of one sort.
 type Sort struct {
 	Name        string
 	Rows, Bytes int64
-	Sum         uint64 // xxHash64 of the rows in their order, each part behind its length
+	Sum         uint64 // xxHash64 of the rows in order, each with the lengths of key and value before it
 }
 
 // sums are the sums of the rows of one side.
@@ -58,7 +58,7 @@ func (s *sums) list() (list []Sort) {
 	return list
 }
 
-// Count reads all rows of a source that a copy would take along.
+// Count reads and counts all rows of a source that a copy would copy.
 func Count(ctx context.Context, r engine.Reader, tell func(Progress)) ([]Sort, Result, error) {
 	s, c, rows, bytes := newSums(), keyspace.Census{}, int64(0), int64(0)
 	side := walk(ctx, r)
@@ -123,8 +123,8 @@ func (c *copying) compare(ctx context.Context, snap engine.Reader) (list []Sort,
 		}
 	}
 	c.Progress(Progress{"verified", rows, size, 100})
-	// The rows were compared one by one. The sums are what a person can note down, and
-	// the number of rows is what was written.
+	// The rows were compared one by one. The sums are for the operator's records; the number of
+	// rows must be what was written.
 	list = had.list()
 	for i, s := range has.list() {
 		if s != list[i] {
@@ -137,7 +137,7 @@ func (c *copying) compare(ctx context.Context, snap engine.Reader) (list []Sort,
 	return list, nil
 }
 
-// differ says how a row of the source differs from that of the destination.
+// differ describes how a row of the source differs from that of the destination, "" if not.
 func differ(a, b row) string {
 	var tell keyspace.Teller
 	tell.Learn(a.key, a.value)
@@ -161,11 +161,10 @@ func told(t *keyspace.Teller, r row) string {
 	return "empty"
 }
 
-// row is a row; the key of the one behind the last is nil.
+// row is a row; a nil key stands for the end.
 type row struct{ key, value []byte }
 
-// side reads the rows of a store ahead, in blocks, so that two stores are read at the
-// same time.
+// side reads ahead the rows of a store, in blocks, so that two stores are read in parallel.
 type side struct {
 	blocks chan []row
 	stop   context.CancelFunc
@@ -182,7 +181,7 @@ func walk(ctx context.Context, r engine.Reader) *side {
 	ctx, stop := context.WithCancel(ctx)
 	s := &side{blocks: make(chan []row, 4), stop: stop}
 	stopped := make(chan struct{})
-	s.stop = func() { // the reader is not used any more when it returns
+	s.stop = func() { // returns when the reader is not used any more
 		stop()
 		<-stopped
 	}

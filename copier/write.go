@@ -11,8 +11,8 @@ import (
 	"redoubt/keyspace"
 )
 
-// Writing: one goroutine reads the source and cuts it into portions, some write them,
-// and one brings what was written into its order again and sets the mark.
+// Writing is a pipeline: one goroutine reads the source and cuts it into portions, several
+// write them, and one puts written portions into order again and sets the mark.
 
 // portion is what one commit writes.
 type portion struct {
@@ -36,11 +36,11 @@ func (p *portion) add(key, value []byte) {
 	p.bytes += int64(len(key) + len(value))
 }
 
-// write copies the rows behind the mark.
+// write copies the rows after the mark.
 func (c *copying) write(ctx context.Context) (err error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	// There are no more portions than this: that bounds memory, and no channel is full.
+	// A fixed number of portions bounds memory, and no send blocks on a full channel.
 	n := 3*c.Writers + 1
 	idle, work, done := make(chan *portion, n), make(chan *portion, n), make(chan *portion, n)
 	for range n {
@@ -77,7 +77,7 @@ func (c *copying) write(ctx context.Context) (err error) {
 	return errors.Join(err, markErr)
 }
 
-// read cuts what is behind the mark into portions.
+// read cuts the rows after the mark into portions.
 func (c *copying) read(ctx context.Context, idle <-chan *portion, work chan<- *portion) (err error) {
 	from := c.mark.last
 	if len(from) > 0 {
@@ -125,8 +125,8 @@ func (c *copying) read(ctx context.Context, idle <-chan *portion, work chan<- *p
 	return ctx.Err()
 }
 
-// follow takes what was written, brings it into its order and keeps the mark. It is
-// set a last time when there is no more to come, or an error has ended everything.
+// follow puts written portions into order and keeps the mark. It sets the mark a last time
+// when done is closed, also after an error.
 func (c *copying) follow(ctx context.Context, done <-chan *portion, idle chan<- *portion, stop context.CancelCauseFunc) error {
 	early := make(map[int]*portion)
 	next, unmarked := 0, 0
@@ -142,7 +142,7 @@ func (c *copying) follow(ctx context.Context, done <-chan *portion, idle chan<- 
 		c.Progress(Progress{"copied", c.mark.rows, c.mark.bytes, percent(c.mark.last)})
 		if unmarked >= c.MarkEvery && ctx.Err() == nil {
 			if err := c.set(ctx); err != nil {
-				stop(err) // nobody must wait for a place in done: there is one for each portion
+				stop(err) // go on receiving; no writer blocks, since done has room for every portion
 				continue
 			}
 			unmarked = 0
@@ -151,7 +151,7 @@ func (c *copying) follow(ctx context.Context, done <-chan *portion, idle chan<- 
 	if unmarked == 0 {
 		return nil
 	}
-	// What was written is worth a mark, even though the context has ended.
+	// Even if the context has ended, the mark is set: it saves work to a later run.
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	return c.set(last)
@@ -174,14 +174,14 @@ func percent(key []byte) int {
 	return min(100, (int(key[0])<<8|int(key[1]))*100/keyspace.Slots)
 }
 
-// again says whether a commit of puts alone may be tried again.
+// again reports whether a commit that has only puts may be retried.
 func again(err error) bool {
-	return errors.Is(err, engine.ErrConflict) || errors.Is(err, engine.ErrUnknownOutcome) || errors.Is(err, engine.ErrUnavailable)
+	return errors.Is(err, engine.ErrConflict) || errors.Is(err, engine.ErrUnknownOutcome) || engine.Transient(err)
 }
 
 // once commits a batch.
 func (c *copying) once(b *engine.Batch) error {
-	view, err := c.to.Begin(true)
+	view, err := c.to.Begin(engine.ViewOptions{})
 	if err != nil {
 		return err
 	}
@@ -190,7 +190,7 @@ func (c *copying) once(b *engine.Batch) error {
 	return err
 }
 
-// commit commits a batch that may be committed twice, and is patient.
+// commit commits a batch that may be committed twice, with retries.
 func (c *copying) commit(ctx context.Context, b *engine.Batch) error {
 	begun, pause := time.Now(), 2*time.Millisecond
 	for {

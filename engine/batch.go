@@ -10,12 +10,12 @@ import (
 )
 
 // Batch is a write set: the rows that one commit will put and delete, as they
-// stand after everything noted so far. It answers reads of its own writes and
-// can be rolled back to a mark, which is how a command that fails, or that is
-// run again, leaves no trace.
+// stand after everything noted so far. A batch answers reads of its own writes and
+// can be rolled back to a mark, so that a command that fails, or that is run again,
+// leaves no trace.
 //
 // Approach: each row that was noted has a head, in the order of the first notes,
-// and a small open-addressing table finds it by its key. Notes are appended to a
+// and a small open-addressing hash table finds the head by the row's key. Notes are appended to a
 // log; a head knows its newest note, and a note the one it replaced, so a rollback
 // pops the log and then the heads that have no note left. Bytes live in one arena,
 // so that a batch in steady state allocates nothing. A range delete
@@ -31,23 +31,24 @@ type Batch struct {
 	ranges   []span
 	counters []addend
 	orders   []*order
-	spare    []*order // to be used again
-	checks   []byte   // rows to be checked, each behind its length
+	spare    []*order // free list
+	checks   []byte   // keys of rows to be checked, each preceded by its length
+	group    int      // see GroupBy
 }
 
 // head is a row that was noted.
 type head struct {
 	hash     uint64
 	near     uint64 // see nearOf
-	key, end int    // its key is arena[key:end]
+	key, end int    // the row's key is arena[key:end]
 	newest   int32  // index into log
-	under    int8   // whether the view has the row: 1, -1, or 0 if nobody has asked; see Txn.under
+	under    int8   // whether the view has the row: 1 yes, -1 no, 0 not known; see Txn.under
 }
 
 // entry is a note of a row.
 type entry struct {
 	val, end  int   // the value is arena[val:end]
-	row, prev int32 // index into heads; the note that this one replaced, or -1
+	row, prev int32 // index into heads; index of the note that this one replaced, or -1
 	deleted   bool
 }
 
@@ -64,10 +65,10 @@ type Mark struct{ log, arena, ranges, counters int }
 var seed = maphash.MakeSeed()
 
 // Hash is the hash of a row key, the same for the life of the process. A batch
-// computes it for its own table; Op.Hash spares an engine to do it again.
+// computes it for its own table; Op.Hash lets an engine use it again.
 func Hash(key []byte) uint64 { return maphash.Bytes(seed, key) }
 
-// Put notes that the row key has this value. Both are copied.
+// Put notes that the row key has this value. Key and value are copied.
 func (b *Batch) Put(key, value []byte) { b.note(key, value, nil, false) }
 
 // Put2 is Put with a value given in two parts.
@@ -105,21 +106,20 @@ func (b *Batch) Add(key []byte, delta int64) {
 	b.counters = append(b.counters, addend{at, len(b.arena), delta})
 }
 
-// Check notes that the commit depends on the row being as its view shows it. Only
-// engines that several processes share look at that. Rolling back leaves it, but for
-// DropChecks.
+// Check notes that the commit depends on the row being as its view shows it. Only a
+// Shared engine uses checks. Rollback keeps them; DropChecks removes them.
 func (b *Batch) Check(key []byte) {
 	b.checks = binary.BigEndian.AppendUint32(b.checks, uint32(len(key)))
 	b.checks = append(b.checks, key...)
 }
 
-// CheckMark and DropChecks forget the checks since a place: those of an execution
-// that has written nothing.
+// CheckMark returns the present place in the checks, and DropChecks forgets the checks
+// since such a place: the checks of an execution that has written nothing.
 func (b *Batch) CheckMark() int      { return len(b.checks) }
 func (b *Batch) DropChecks(mark int) { b.checks = b.checks[:mark] }
 
-// Checks yields the rows to be checked, perhaps some of them twice, and also such
-// that the batch writes. They are valid while the batch is unchanged.
+// Checks yields the keys of the rows to be checked. A key may come twice, and the batch
+// may write its row, too. The keys are valid while the batch is unchanged.
 func (b *Batch) Checks() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for rest := b.checks; len(rest) > 0; {
@@ -154,11 +154,11 @@ func (b *Batch) note(key, head, tail []byte, deleted bool) {
 func (b *Batch) newHead(hash uint64, key []byte) int32 {
 	at := len(b.arena)
 	b.arena = append(b.arena, key...)
-	b.heads = append(b.heads, head{hash: hash, near: nearOf(key), key: at, end: len(b.arena)})
+	b.heads = append(b.heads, head{hash: hash, near: b.nearOf(key), key: at, end: len(b.arena)})
 	return int32(len(b.heads) - 1)
 }
 
-// find returns the table slot for a key and the row of it, or -1.
+// find returns the table slot of a key and the index of its head, or -1.
 func (b *Batch) find(h uint64, key []byte) (slot int, row int32) {
 	mask := len(b.table) - 1
 	for slot = int(h) & mask; ; slot = (slot + 1) & mask {
@@ -219,10 +219,10 @@ func (b *Batch) Pending(key []byte) (sum int64) {
 	return sum
 }
 
-// Mark returns the present place.
+// Mark returns the present place in the batch.
 func (b *Batch) Mark() Mark { return Mark{len(b.log), len(b.arena), len(b.ranges), len(b.counters)} }
 
-// Changed says whether anything was noted since the mark.
+// Changed reports whether anything was noted since the mark.
 func (b *Batch) Changed(m Mark) bool {
 	return len(b.log) != m.log || len(b.ranges) != m.ranges || len(b.counters) != m.counters
 }
@@ -236,7 +236,7 @@ func (b *Batch) Rollback(m Mark) {
 		e := &b.log[i]
 		if h := &b.heads[e.row]; e.prev >= 0 {
 			h.newest = e.prev
-		} else { // rows come in the order of their first notes: it is the last one
+		} else { // heads are in the order of first notes: this is the last one
 			slot, _ := b.find(h.hash, b.arena[h.key:h.end])
 			b.unlink(slot)
 			b.heads = b.heads[:e.row]
@@ -247,7 +247,7 @@ func (b *Batch) Rollback(m Mark) {
 	b.arena, b.ranges, b.counters = b.arena[:m.arena], b.ranges[:m.ranges], b.counters[:m.counters]
 }
 
-// unlink empties a table slot, moving later entries of its probe run back.
+// unlink empties a table slot and moves later entries of its probe sequence back.
 func (b *Batch) unlink(slot int) {
 	mask := len(b.table) - 1
 	for next := (slot + 1) & mask; b.table[next] != 0; next = (next + 1) & mask {
@@ -259,25 +259,25 @@ func (b *Batch) unlink(slot int) {
 	b.table[slot] = 0
 }
 
-// Empty says whether the batch would change nothing.
+// Empty reports whether the batch would change nothing.
 func (b *Batch) Empty() bool { return len(b.log)+len(b.ranges)+len(b.counters) == 0 }
 
-// Len is the number of rows and ranges noted, and Size about how many bytes the
-// notes hold.
+// Len is the number of rows and ranges noted, and Size about how many bytes of keys
+// and values.
 func (b *Batch) Len() int  { return len(b.heads) + len(b.ranges) }
 func (b *Batch) Size() int { return len(b.arena) }
 
-// Memory is how many bytes the batch takes.
+// Memory is about how many bytes the batch occupies.
 func (b *Batch) Memory() int64 {
 	return int64(cap(b.arena)) + int64(cap(b.heads))*int64(unsafe.Sizeof(head{})) + int64(cap(b.log))*int64(unsafe.Sizeof(entry{})) +
 		int64(cap(b.table))*4 + int64(cap(b.checks))
 }
 
-// Reset forgets everything but keeps the memory, unless it is large.
+// Reset empties the batch. It keeps the memory for reuse, unless that is large.
 func (b *Batch) Reset() {
 	const keep = 1 << 20
 	if cap(b.arena) > keep || len(b.table) > keep/16 {
-		*b = Batch{}
+		*b = Batch{group: b.group}
 		return
 	}
 	if len(b.heads) > 0 {
@@ -306,7 +306,7 @@ func (b *Batch) Ranges() iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// Ops yields the newest change of each row, in the order of the first ones.
+// Ops yields the newest change of each row, in the order in which rows were first noted.
 func (b *Batch) Ops() iter.Seq[Op] {
 	return func(yield func(Op) bool) {
 		for i := range b.heads {
@@ -323,7 +323,7 @@ func (b *Batch) op(row int32) Op {
 	return Op{Key: b.arena[h.key:h.end:h.end], Value: b.arena[e.val:e.end:e.end], Hash: h.hash, Delete: e.deleted}
 }
 
-// Counters yields the counters and what is added to each; a key may come more
+// Counters yields the keys of counters and what is added to each. A key may come more
 // than once.
 func (b *Batch) Counters() iter.Seq2[[]byte, int64] {
 	return func(yield func([]byte, int64) bool) {
@@ -335,6 +335,6 @@ func (b *Batch) Counters() iter.Seq2[[]byte, int64] {
 	}
 }
 
-// keyAt is the key of a row, and at its newest note.
+// keyAt is the key of a row, given as an index into heads, and at is its newest note.
 func (b *Batch) keyAt(row int32) []byte { h := &b.heads[row]; return b.arena[h.key:h.end] }
 func (b *Batch) at(row int32) *entry    { return &b.log[b.heads[row].newest] }

@@ -17,6 +17,7 @@ func TestBatchOrder(t *testing.T) {
 	t.Log("seed", seed)
 	rng := rand.New(rand.NewPCG(seed, 1))
 	var b Batch
+	b.GroupBy(9)
 	var marks []Mark
 	keys := 300
 	heads := []string{"k", "long-enough-1", "long-enough-2"}
@@ -38,6 +39,7 @@ func TestBatchOrder(t *testing.T) {
 			marks = marks[:i]
 		case p < 81 && rng.IntN(20) == 0:
 			b.Reset()
+			b.GroupBy([]int{0, 9, 13}[rng.IntN(3)])
 			marks, keys = marks[:0], []int{10, 300, 5000}[rng.IntN(3)]
 		default:
 			lo, hi := key, fmt.Appendf(nil, "%s%d", head, rng.IntN(keys))

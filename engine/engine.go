@@ -1,15 +1,16 @@
 // Package engine is the contract between Redoubt and what stores its rows.
 //
 // An engine is an ordered, transactional store of rows: byte-string keys with
-// byte-string values, sorted by bytes.Compare. It knows rows, not Redis.
+// byte-string values, sorted by bytes.Compare. An engine knows rows, not Redis.
 //
 // What an engine must do:
-//   - Begin a View: what one execution reads and commits against.
+//   - Begin a View, which one execution reads and commits against.
 //   - Commit a Batch atomically: all of it becomes visible at one moment, or
 //     none of it ever does. A commit returns a Ticket: the writes are visible
 //     when Commit returns and durable once Durable reaches the ticket.
 //   - Iterate over a range in both directions.
-//   - Keep counters: signed sums that commits add to, exact after a crash.
+//   - Keep counters: signed sums that commits add to, exact after a crash unless
+//     the engine is Shared.
 //
 // Concurrency: every method of Engine may be called from any goroutine. A View
 // and an Iterator belong to one goroutine at a time. Writers of one row do not
@@ -17,9 +18,9 @@
 // no conflict detection. An engine that several processes share (see Shared)
 // detects conflicts and answers ErrConflict.
 //
-// Ownership of bytes: an engine keeps no slice that a caller passed in, and a
-// caller may reuse it as soon as the call returns. What an engine hands out is
-// said on each method.
+// Ownership of bytes: an engine keeps no slice that a caller passed in; the
+// caller may reuse it as soon as the call returns. Each method says how long
+// the bytes that it hands out are valid.
 //
 // Keys that begin with ff ff ff ff are reserved to engines, for rows of their
 // own: no batch may touch them, and no reader sees them.
@@ -33,7 +34,7 @@ import (
 	"time"
 )
 
-// Errors that an engine returns, wrapped with what it was doing.
+// Errors that an engine returns, wrapped with what the engine was doing.
 var (
 	// ErrConflict: another process changed a row that this view read. Nothing
 	// was written; running the whole execution again may succeed.
@@ -42,14 +43,14 @@ var (
 	// connection was lost, say). It must not be retried blindly.
 	ErrUnknownOutcome = errors.New("outcome of the commit is unknown")
 	// ErrReadOnly: the store refuses writes since an earlier write or sync
-	// failed. Reads still work where they can. The wrapped text says why. It
-	// is for good once Engine.Err says so, else writes may work again later.
+	// failed. Reads still work where they can. The wrapped text says why. The
+	// state is permanent if Engine.Err returns it; else writes may work again later.
 	ErrReadOnly = errors.New("store refuses writes")
 	// ErrFull: the store has no room for the rows. Nothing was written.
 	ErrFull = errors.New("store is full")
 	// ErrCorrupt: stored bytes failed their checksum or do not decode.
 	ErrCorrupt = errors.New("store is corrupt")
-	// ErrCold: the row is not in memory, and the view may not wait for it.
+	// ErrCold: the row is not in memory, and the view is a NoWait view.
 	// Nothing is wrong; the same read on a view that may wait succeeds.
 	ErrCold = errors.New("row is not in memory")
 	// ErrLocked: another process has the store open.
@@ -58,14 +59,25 @@ var (
 	ErrFormat = errors.New("store has a foreign format")
 	// ErrUnavailable: the store did not answer in time. Nothing was written.
 	ErrUnavailable = errors.New("store cannot be reached")
-	// ErrSnapshotLost: the engine has revoked a snapshot, since what it must keep for it
-	// has become too much. The read may be made again on a new one.
+	// ErrOverloaded: the store answers that it is overloaded, or this process has as many
+	// transactions under way as it may. Nothing was written.
+	ErrOverloaded = errors.New("store is overloaded, try again with fewer requests at a time")
+	// ErrContended: other transactions held the rows for too long. Nothing was written.
+	ErrContended = errors.New("other transactions hold the same keys, try again later")
+	// ErrSnapshotLost: the engine has revoked a snapshot, since it kept too many old rows
+	// for it. The read may be made again on a new snapshot.
 	ErrSnapshotLost = errors.New("snapshot was revoked")
 	// ErrClosed: the engine was closed.
 	ErrClosed = errors.New("store is closed")
 )
 
-// A Ticket names a place in the order of commits. Zero is durable always.
+// Transient reports whether nothing was written and the same call may succeed later
+// without intervention: ErrUnavailable, ErrOverloaded and ErrContended.
+func Transient(err error) bool {
+	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrOverloaded) || errors.Is(err, ErrContended)
+}
+
+// A Ticket is a place in the order of commits. Ticket 0 is always durable.
 type Ticket uint64
 
 // Reader reads rows.
@@ -78,35 +90,54 @@ type Reader interface {
 	GetMany(keys [][]byte, visit func(i int, value []byte, found bool) error) error
 	// Iter opens an iterator over the rows with lo <= key < hi, in ascending
 	// order, or in descending order if reverse. A nil hi means the end of all
-	// rows. The iterator of a Snapshot shows its state. That of a View shows rows
-	// that no commit changes meanwhile as they are, and of others either state:
-	// who needs one state of many rows holds their latches. It must be closed.
+	// rows. The iterator of a Snapshot shows the snapshot's state. The iterator of a
+	// View shows a row that a commit changes meanwhile in its old or its new state: a
+	// caller that needs one state of many rows holds their latches. An iterator must be
+	// closed.
 	Iter(lo, hi []byte, reverse bool) Iterator
-}
-
-// Ranked is what a View may offer besides: the numbers of rows without a walk. It
-// says ok only if it knows; the caller then has another way. lo is below hi, which
-// is not nil.
-type Ranked interface {
-	// Count counts the rows with lo <= key < hi.
+	// Edge appends the key and the value of the first row with lo <= key < hi, or of
+	// the last one if reverse, to b, and returns the length of the key, and whether
+	// there is such a row: what the first step of Iter would show, for less where the
+	// engine has a shorter way. lo is below hi, which is not nil.
+	Edge(lo, hi []byte, reverse bool, b []byte) (row []byte, key int, found bool, err error)
+	// Count returns the number of rows with lo <= key < hi. ok is false if the engine
+	// would have to walk to know it; the caller then iterates. lo is below hi, which
+	// is not nil.
 	Count(lo, hi []byte) (n int, ok bool)
-	// Nth appends the key of the row of a number, counted from 0, to b. It says
-	// found if there is one.
+	// Nth appends the key of the row with the number n in the range, counted from 0,
+	// to b, and returns whether there is one. ok is false as for Count. Nth agrees with
+	// Count while no commit changes the rows of the range.
 	Nth(lo, hi []byte, n int, b []byte) (key []byte, found, ok bool)
 }
 
-// Edged is what a View may offer besides: the first or the last row of a range
-// without an iterator. It says ok only if it knows; the caller then has another
-// way. lo is below hi, which is not nil.
-type Edged interface {
-	// Edge appends the key and the value of the first row with lo <= key < hi, or
-	// of the last one if reverse, to b, and says how long the key is. It says found
-	// if there is one. Like an iterator it shows either state of a row that a
-	// commit changes meanwhile.
-	Edge(lo, hi []byte, reverse bool, b []byte) (row []byte, key int, found, ok bool)
+// EdgeByIter is Reader.Edge for readers that have no shorter way than an iterator.
+func EdgeByIter(r interface {
+	Iter(lo, hi []byte, reverse bool) Iterator
+}, lo, hi []byte, reverse bool, b []byte) (row []byte, key int, found bool, err error) {
+	at := len(b)
+	it := r.Iter(lo, hi, reverse)
+	if found = it.Next(); found {
+		key = len(it.Key())
+		b = append(append(b, it.Key()...), it.Value()...)
+	}
+	if err := it.Close(); err != nil {
+		return b[:at], 0, false, err
+	}
+	return b, key, found, nil
 }
 
-// Iterator walks rows. It starts before the first row.
+// Uncounted implements Count and Nth of a Reader that can count rows only by iterating.
+type Uncounted struct{}
+
+// Count implements Reader.
+func (Uncounted) Count(_, _ []byte) (n int, ok bool) { return 0, false }
+
+// Nth implements Reader.
+func (Uncounted) Nth(_, _ []byte, _ int, b []byte) (key []byte, found, ok bool) {
+	return b, false, false
+}
+
+// Iterator walks over rows and starts before the first one.
 //
 //	it := r.Iter(lo, hi, false)
 //	for it.Next() { ... it.Key() ... it.Value() ... }
@@ -118,55 +149,79 @@ type Iterator interface {
 	// not be changed.
 	Key() []byte
 	Value() []byte
-	// Close releases the iterator and returns the first error that it met.
+	// Close releases the iterator and returns its first error.
 	Close() error
 }
 
-// View is what one execution reads, and commits against. On an engine of one
-// process it reads the latest committed state; on a shared one it reads a
-// snapshot, and Commit finds conflicts with it.
+// ViewOptions say what a view is for. The zero value is a view that may wait for a disk
+// and that a client waits for. Only a Shared engine uses the fields after NoWait.
+type ViewOptions struct {
+	// NoWait: the view never waits for a disk; a read that would have to fails with ErrCold.
+	NoWait bool
+	// PointRead: the view reads one row, as it is now, and commits nothing. That may cost
+	// less than a view of a fixed moment.
+	PointRead bool
+	// Background: no client waits for the view. Background views have a limit of their own
+	// on how many may be under way.
+	Background bool
+	// CommitBefore, if not nil, returns a deadline: a commit that would take effect then
+	// or later fails with ErrConflict. CommitBefore is called when the moment of the
+	// commit is known, since a commit may take long, and from any goroutine. It does not
+	// apply to a batch of checks alone, which writes nothing.
+	CommitBefore func() Stamp
+}
+
+// View is what one execution reads, and commits against. A view of a Shared engine
+// reads a snapshot, and Commit detects conflicts with it; a view of any other engine
+// reads the latest committed state.
 type View interface {
 	Reader
-	// Prefetch is a hint: the rows will be read soon, by this view. An engine
-	// may bring them nearer, all at once; it may do nothing. It returns how many
-	// of them are cold: a view that may not wait cannot read them.
+	// Prefetch is a hint that this view will read the rows soon. An engine may load
+	// all of them at once, or do nothing. Prefetch returns how many rows are cold: a
+	// NoWait view cannot read them.
 	Prefetch(keys [][]byte) (cold int)
-	// Commit applies the batch atomically; its checks are of a Shared engine. After a nil error the writes are
-	// visible to every reader that starts. An empty batch gets ticket 0. The
-	// batch is not changed and may be reset at once. A store that fails while a
-	// commit is under way may return a ticket that never becomes durable: who
-	// waits for one looks at Engine.Err. Errors: ErrConflict, ErrUnknownOutcome, ErrReadOnly,
-	// ErrFull, ErrClosed; on each but ErrUnknownOutcome nothing was written.
+	// Commit applies the batch atomically; only a Shared engine uses its checks. After
+	// a nil error the writes are visible to every reader that starts. An empty batch
+	// gets ticket 0. The batch is not changed and may be reset at once. A store that
+	// fails during a commit may return a ticket that never becomes durable: a caller
+	// that waits for a ticket checks Engine.Err, too. After any error but
+	// ErrUnknownOutcome nothing was written. Errors: ErrConflict, ErrUnknownOutcome,
+	// ErrReadOnly, ErrFull, ErrClosed, and those that Transient reports.
 	Commit(b *Batch) (Ticket, error)
 	// Close ends the view. It must be called once, after Commit or instead.
 	Close()
 }
 
-// Stamp is a moment in the time of a store that several processes share. Every
-// commit takes effect at a moment of its own, and a view shows the state of one.
+// Stamp is a timestamp of a store that several processes share. Every commit takes
+// effect at a moment of its own, and a view shows the state at one moment.
 type Stamp uint64
 
-// Shared is what an engine offers besides when several processes use its store at
+// Shared is an optional interface of an engine whose store several processes use at
 // the same time. Its views are SharedViews.
 //
-// Two executions in different processes are kept apart by conflicts: a commit
-// answers ErrConflict if, since the moment that its view shows, another one has
-// put or deleted a row that it puts, deletes or checks (Batch.Check). Counters may
-// be estimates.
+// Conflicts isolate executions in different processes: a commit fails with
+// ErrConflict if, since the moment that its view shows, another commit has put or
+// deleted a row that it puts, deletes or checks (Batch.Check). Counters may be
+// estimates.
 type Shared interface {
 	Engine
 	// NextID returns a number that no process was ever given.
 	NextID() (uint64, error)
-	// Now is the store's time: the same for all processes, but for the little that
-	// clocks differ between two looks at it. It does not go back.
+	// Now is the store's time, the same for all processes but for the drift of their
+	// clocks between two readings of it. Now never goes back.
 	Now() time.Time
-	// Stamp returns a moment after every commit that has returned, to whomever.
+	// Stamp returns a moment after every commit that has returned, in any process.
 	Stamp() (Stamp, error)
-	// Later returns the moment some time after another.
+	// Later returns the moment that is a duration after another moment.
 	Later(Stamp, time.Duration) Stamp
-	// Oldest is the oldest moment that this process still reads, or now.
+	// Oldest is the oldest moment that a view or snapshot of this process shows, or now.
 	Oldest() Stamp
-	// Forget lets the store drop what only readers of moments before s could see.
+	// Timeout is how long the engine tries before a call fails with ErrUnavailable; 0
+	// means no limit. A caller that retries after conflicts should give up after about
+	// that time.
+	Timeout() time.Duration
+	// Forget lets the store drop row versions that only readers of moments before s
+	// could see.
 	Forget(s Stamp) error
 }
 
@@ -174,21 +229,10 @@ type Shared interface {
 // by its first read.
 type SharedView interface {
 	View
-	// Lone says before the first read that it will be the only one and that nothing
-	// will be committed: the row is read as it is now, which may be cheaper.
-	Lone()
-	// Behind says before the first read that no client waits for the view. How many such
-	// views may be under way is bounded apart: they never take a client's place, nor
-	// wait for one.
-	Behind()
-	// Stamp returns the moment that the view shows, 0 if it is a lone one.
+	// Stamp returns the moment that the view shows, 0 if it was begun with PointRead.
 	Stamp() (Stamp, error)
-	// Before has Commit answer ErrConflict if it would take effect at the moment that
-	// until returns, or later. A commit may take its time, so until is asked when the
-	// moment of the commit is known, from any goroutine.
-	Before(until func() Stamp)
-	// Version of a row as the view shows it: 0 if there is none, and another one
-	// whenever the row was put.
+	// Version returns the version of a row as the view shows it: 0 if there is no such
+	// row; every put of the row changes it.
 	Version(key []byte) (uint64, error)
 }
 
@@ -199,7 +243,24 @@ type Snapshot interface {
 	Close() error
 }
 
-// Capabilities tell the layers above which ways are cheap.
+// FrozenView makes a View of a Snapshot, for executions that only read. Close does not
+// close the snapshot: its opener does.
+type FrozenView struct{ Snapshot }
+
+var errFrozen = errors.New("an execution on a snapshot tried to write")
+
+// Prefetch implements View and does nothing.
+func (FrozenView) Prefetch([][]byte) (cold int) { return 0 }
+
+// Commit implements View and always fails.
+func (FrozenView) Commit(*Batch) (Ticket, error) {
+	return 0, errFrozen
+}
+
+// Close implements View.
+func (FrozenView) Close() {}
+
+// Capabilities tell the layers above what an engine is and which operations are cheap.
 type Capabilities struct {
 	// CheapRangeDelete: DeleteRange costs the same for one row and a million.
 	CheapRangeDelete bool
@@ -207,17 +268,16 @@ type Capabilities struct {
 	Remote bool
 	// Durable: rows outlive the process.
 	Durable bool
-	// Shared: other processes use the store too; the engine is a Shared.
+	// Shared: other processes use the store too; the engine implements Shared.
 	Shared bool
 }
 
 // Engine is an open store.
 type Engine interface {
-	// Begin opens a view on the present state. If wait is false the view never
-	// waits for a disk: reads that would have to answer ErrCold.
-	Begin(wait bool) (View, error)
-	// Snapshot freezes the present state. An engine may revoke it when it must keep too
-	// much for it: reads then fail with ErrSnapshotLost.
+	// Begin opens a view on the present state.
+	Begin(ViewOptions) (View, error)
+	// Snapshot freezes the present state. An engine may revoke a snapshot for which it
+	// must keep too many old rows: reads then fail with ErrSnapshotLost.
 	Snapshot() (Snapshot, error)
 	// Counter returns the sum of all committed Batch.Add calls on key.
 	Counter(key []byte) (int64, error)
@@ -227,20 +287,20 @@ type Engine interface {
 	// Durable is the ticket up to which every commit is safe, in the sense of
 	// the engine's durability setting. It never decreases.
 	Durable() Ticket
-	// OnDurable sets the one function to be called, from any goroutine and
-	// without locks held, whenever Durable has grown or Err has changed. It is
-	// not called for a commit that is durable when Commit returns.
+	// OnDurable sets the one function that the engine calls, from any goroutine and
+	// without locks held, whenever Durable has grown or Err has changed. The function
+	// is not called for a commit that is durable when Commit returns.
 	OnDurable(func())
 	// Err is nil, or wraps ErrReadOnly once the store has failed: commits
 	// above Durable will then never become durable, and further commits fail.
 	Err() error
-	// Full is nil, or says why nothing should be committed that adds rows: the disk
-	// has no space. It wraps ErrReadOnly, and passes by itself. Commits that delete rows
-	// are taken meanwhile, as long as there is room for those.
+	// Full is nil, or the reason why nothing should be committed that adds rows: the disk
+	// has no space. The error wraps ErrReadOnly and goes away once there is space again.
+	// Meanwhile commits that delete rows are accepted as long as there is room for them.
 	Full() error
-	// Congested says that commits come faster than the store can take them.
-	// Commit on a view that may wait then waits for room while there is progress; on another view it
-	// does not, and whoever uses one should leave writes to somebody who can.
+	// Congested reports back pressure: commits come faster than the store can take them.
+	// Commit then waits for room while there is progress. On a NoWait view it does not
+	// wait; its caller should leave writes to a view that may wait.
 	Congested() bool
 	// Checkpoint writes a consistent copy of the store, as of some moment
 	// during the call, into dir, which must not exist. Engines that keep
@@ -254,18 +314,18 @@ type Engine interface {
 	Close() error
 }
 
-// Stats are an engine's figures. Bytes are zero where an engine has no such
-// part. Detail holds what only this engine has, as ordered name-value pairs.
+// Stats are an engine's figures. A figure that does not apply to an engine is zero.
+// Detail holds figures that only this engine has, as ordered name-value pairs.
 type Stats struct {
 	MemoryBytes   int64 // memory the engine holds for rows, caches and buffers
-	OffHeapBytes  int64 // of it, what is outside of Go's heap
+	OffHeapBytes  int64 // the part of MemoryBytes outside of Go's heap
 	DiskBytes     int64 // files of the store, logs included
 	CacheHits     int64
 	CacheMisses   int64
 	Commits       int64
 	Syncs         int64
 	SyncNanos     int64
-	PendingTicket int64 // commits not durable yet
+	PendingTicket int64 // number of commits that are not durable yet
 	Detail        []Stat
 }
 

@@ -11,19 +11,19 @@ import (
 // list of short sorted runs, so that a row is put in at the cost of moving a few
 // hundred numbers, however large the batch is.
 //
-// A batch has an order for each neighbourhood of keys in which somebody has
-// walked: those with the same near, or all keys. Nothing is done for orders when a
-// row is noted; whoever asks for one has it take in the rows that are new since,
-// so that each of many commands in a batch can walk over a range, and rows that
-// nobody walks over cost nothing.
+// A batch has an order for each group of keys in which there was a walk (see
+// Batch.GroupBy), and one for all keys if there was a walk over several groups. Noting a
+// row does nothing to orders: an order takes in the rows that are new when a walk needs
+// it. So each of many commands in a batch can walk over a range, and rows that no walk
+// visits cost nothing.
 type order struct {
 	near  uint64
-	all   bool // near does not count
-	seen  int  // the rows below this index are in, if they belong here
+	all   bool // holds the rows of all groups; near is not used
+	seen  int  // heads below this index are in, if they belong to the group
 	runs  [][]int32
 	n     int
-	moves int       // changes with every change of the places of rows
-	spare [][]int32 // runs to be used again
+	moves int       // incremented whenever places of rows change
+	spare [][]int32 // free list of runs
 	gap   gap
 	tally tally
 	bound []byte // scratch
@@ -34,30 +34,31 @@ const (
 	runMax = 256
 	// maxOrders is how many orders a batch keeps.
 	maxOrders = 64
-	// nearFrom and nearTo are the bytes of a key that near is made of. The rows of
-	// one kind of a large value have them in common; see keyspace/FORMAT.md. (The
-	// first byte is left out so that the number has room for the others.)
-	nearFrom = 1
-	nearTo   = nearFrom + 8
 )
 
-// place is where a row is.
+// GroupBy tells an empty batch that walks mostly stay among keys with the same first n
+// bytes, which makes such walks cheap in a batch of many rows. n is 8 or more; by
+// default it is 0, and all keys are one group.
+func (b *Batch) GroupBy(n int) { b.group = n }
+
+// place is where a row is in an order: the run and the index in that run.
 type place struct{ run, at int }
 
-// nearOf is the neighbourhood of a key.
-func nearOf(key []byte) uint64 {
-	if len(key) < nearTo {
-		return 0
+// nearOf is the group of a key: the last eight bytes of its prefix. Groups whose
+// prefixes differ only before those bytes share an order.
+func (b *Batch) nearOf(key []byte) uint64 {
+	if n := b.group; n >= 8 && len(key) >= n {
+		return binary.BigEndian.Uint64(key[n-8 : n])
 	}
-	return binary.BigEndian.Uint64(key[nearFrom:nearTo])
+	return 0
 }
 
-// neighbours returns the order that the rows of a range belong to. It may have
-// others besides, and need not be up to date.
+// neighbours returns the order that the rows of a range belong to. It may hold other
+// rows, too, and may lack new ones.
 func (b *Batch) neighbours(lo, hi []byte) *order {
 	near, all := uint64(0), true
-	if len(lo) >= nearTo && len(hi) >= nearTo && string(lo[:nearTo]) == string(hi[:nearTo]) {
-		near, all = nearOf(lo), false
+	if n := b.group; n >= 8 && len(lo) >= n && len(hi) >= n && string(lo[:n]) == string(hi[:n]) {
+		near, all = b.nearOf(lo), false
 	}
 	for _, o := range b.orders {
 		if o.near == near && o.all == all {
@@ -78,7 +79,7 @@ func (b *Batch) neighbours(lo, hi []byte) *order {
 	return o
 }
 
-// ordered is neighbours, up to date.
+// ordered is neighbours with all rows of the batch taken in.
 func (b *Batch) ordered(lo, hi []byte) *order {
 	o := b.neighbours(lo, hi)
 	if o.seen < len(b.heads) {
@@ -87,7 +88,7 @@ func (b *Batch) ordered(lo, hi []byte) *order {
 	return o
 }
 
-// takeIn puts the rows into an order that have come since it was last asked for.
+// takeIn inserts into an order the rows that are new since it was last used.
 func (b *Batch) takeIn(o *order) {
 	if o.seen == 0 {
 		b.build(o)
@@ -101,7 +102,7 @@ func (b *Batch) takeIn(o *order) {
 	o.seen = len(b.heads)
 }
 
-// build makes an order of all rows.
+// build fills an empty order with the rows that belong to it.
 func (b *Batch) build(o *order) {
 	first := o.newRun()
 	all := first
@@ -136,7 +137,7 @@ func (o *order) newRun() []int32 {
 	return make([]int32, 0, 16)
 }
 
-// empty makes an order have no rows.
+// empty removes all rows from an order.
 func (o *order) empty() {
 	const keep = 16
 	if room := keep - len(o.spare); room > 0 {
@@ -148,7 +149,7 @@ func (o *order) empty() {
 	o.gap.known, o.tally.known = false, false
 }
 
-// dropOrders gives all orders up.
+// dropOrders empties all orders and moves them to the free list.
 func (b *Batch) dropOrders() {
 	for _, o := range b.orders {
 		o.empty()
@@ -158,9 +159,9 @@ func (b *Batch) dropOrders() {
 	b.orders = b.orders[:0]
 }
 
-// reorder is called after a rollback: orders that have rows in them which are gone
-// are made anew when they are asked for, and what depends on notes that are gone is
-// forgotten.
+// reorder is called after a rollback. It empties orders that hold removed rows, so that
+// the next walk builds them anew, and forgets gaps and tallies that depend on removed
+// notes.
 func (b *Batch) reorder() {
 	for _, o := range b.orders {
 		if o.seen > len(b.heads) {
@@ -197,7 +198,7 @@ func (b *Batch) seek(o *order, key []byte) place {
 			n = mid
 		}
 	}
-	if at == len(run) { // only if it is the last one
+	if at == len(run) { // only in the last run
 		return place{r + 1, 0}
 	}
 	return place{r, at}
@@ -223,8 +224,8 @@ func (o *order) insert(p place, i int32) {
 	o.runs[p.run] = run
 }
 
-// cursor walks over the rows of a range. It stays right when rows come
-// meanwhile: it then looks for its place again.
+// cursor walks over the batch's rows of a range. It stays correct when rows are inserted
+// meanwhile: it then seeks its place again.
 type cursor struct {
 	b       *Batch
 	o       *order
@@ -233,7 +234,7 @@ type cursor struct {
 	last    []byte // the key that was given out last; nil at the beginning
 	next    place
 	moves   int
-	near    uint64 // of o
+	near    uint64 // o.near and o.all when the cursor began
 	all     bool
 }
 
@@ -242,9 +243,9 @@ func (b *Batch) cursor(lo, hi []byte, reverse bool) cursor {
 	return cursor{b: b, o: o, lo: lo, hi: hi, reverse: reverse, moves: o.moves - 1, near: o.near, all: o.all}
 }
 
-// find makes next the place of the row that comes next.
+// find sets next to the place of the row after last.
 func (c *cursor) find() {
-	if c.o.seen == 0 || c.o.near != c.near || c.o.all != c.all { // it was given up
+	if c.o.seen == 0 || c.o.near != c.near || c.o.all != c.all { // dropOrders has emptied it
 		c.o = c.b.ordered(c.lo, c.hi)
 	}
 	o := c.o
@@ -270,7 +271,7 @@ func (c *cursor) find() {
 	}
 }
 
-// back moves next to the place before it; its run is -1 if there is none.
+// back moves next one place back; next.run is -1 if there is none.
 func (c *cursor) back() {
 	if c.next.at > 0 {
 		c.next.at--

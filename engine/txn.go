@@ -16,8 +16,8 @@ func (t *Txn) Get(key, dst []byte) ([]byte, bool, error) {
 	return t.View.Get(key, dst)
 }
 
-// Iter iterates over the merge of both; see Reader.Iter. What is written while
-// the iterator is in use may show in it or not.
+// Iter iterates over the merge of view and batch; see Reader.Iter. Rows that are written
+// while the iterator is in use may show in it or not.
 func (t *Txn) Iter(lo, hi []byte, reverse bool) Iterator {
 	if t.Batch.Len() == 0 && len(t.Batch.ranges) == 0 {
 		return t.View.Iter(lo, hi, reverse)
@@ -32,12 +32,11 @@ func (t *Txn) Iter(lo, hi []byte, reverse bool) Iterator {
 	return m
 }
 
-// skip passes over rows that the batch has deleted at the beginning of a walk, as
-// the commands of a batch do that take from a queue one after the other. It is
-// possible where the view can tell that there are no others before them.
+// skip starts a walk behind the rows at its beginning that the batch has deleted, as
+// commands of a batch do that pop from a queue one after the other. It changes nothing
+// unless Count of the view shows that no other rows lie before or among them.
 func (t *Txn) skip(own *cursor, lo, hi []byte) (_, _ []byte) {
-	ranked, ok := t.View.(Ranked)
-	if !ok || hi == nil {
+	if hi == nil {
 		return lo, hi
 	}
 	c, n := *own, 0
@@ -48,27 +47,31 @@ func (t *Txn) skip(own *cursor, lo, hi []byte) (_, _ []byte) {
 	if n < fewDeleted {
 		return lo, hi
 	}
-	// Rows that the batch has put and deleted are not in the view, which may have
-	// others between them.
-	there := 0
-	for c = *own; n > 0; n-- {
-		i := c.peek()
-		found, err := t.under(i)
-		if err != nil {
-			return lo, hi // whoever walks will be told
-		}
-		if found {
-			there++
-		}
-		c.take(i)
-	}
 	from, to := lo, hi
 	if own.reverse {
 		from = c.last
 	} else {
 		to = append(append(make([]byte, 0, len(c.last)+1), c.last...), 0)
 	}
-	if rows, ok := ranked.Count(from, to); !ok || rows != there {
+	rows, ok := t.View.Count(from, to)
+	if !ok {
+		return lo, hi
+	}
+	// Rows that the batch has put and deleted are not in the view, and the view may have
+	// other rows between them.
+	there := 0
+	for c = *own; n > 0; n-- {
+		i := c.peek()
+		found, err := t.under(i)
+		if err != nil {
+			return lo, hi // the walk returns the error
+		}
+		if found {
+			there++
+		}
+		c.take(i)
+	}
+	if rows != there {
 		return lo, hi
 	}
 	*own = c
@@ -78,8 +81,8 @@ func (t *Txn) skip(own *cursor, lo, hi []byte) (_, _ []byte) {
 	return to, hi
 }
 
-// under says whether the view has a row of the batch. It asks once for each: the
-// rows that a batch writes are latched.
+// under reports whether the view has a row of the batch. The answer is kept: the rows
+// that a batch writes are latched.
 func (t *Txn) under(row int32) (bool, error) {
 	h := &t.Batch.heads[row]
 	if h.under == 0 {
@@ -95,16 +98,15 @@ func (t *Txn) under(row int32) (bool, error) {
 	return h.under > 0, nil
 }
 
-// fewDeleted is how many deleted rows are walked over rather than counted.
+// fewDeleted is the number of deleted rows from which on skip calls Count.
 const fewDeleted = 4
 
-// Count counts the rows of a range without a walk, if the view can; see Ranked.
+// Count counts the rows of a range without a walk, if the view can; see Reader.
 func (t *Txn) Count(lo, hi []byte) (n int, ok bool) {
-	ranked, ok := t.View.(Ranked)
-	if !ok || len(t.Batch.ranges) > 0 {
+	if len(t.Batch.ranges) > 0 {
 		return 0, false
 	}
-	if n, ok = ranked.Count(lo, hi); !ok || t.Batch.Len() == 0 {
+	if n, ok = t.View.Count(lo, hi); !ok || t.Batch.Len() == 0 {
 		return n, ok
 	}
 	if put, deleted := t.Batch.tally(lo, hi); put+deleted == 0 {
@@ -131,11 +133,10 @@ func (t *Txn) Count(lo, hi []byte) (n int, ok bool) {
 // maxCounted is how many rows of the batch Count looks up.
 const maxCounted = 256
 
-// Nth finds the row of a number without a walk, if the view can and the batch has
-// no rows of the range; see Ranked.
+// Nth finds the n-th row of a range without a walk, if the view can and the batch has
+// no rows of the range; see Reader.
 func (t *Txn) Nth(lo, hi []byte, n int, b []byte) (key []byte, found, ok bool) {
-	ranked, ok := t.View.(Ranked)
-	if !ok || len(t.Batch.ranges) > 0 {
+	if len(t.Batch.ranges) > 0 {
 		return b, false, false
 	}
 	if t.Batch.Len() > 0 {
@@ -143,27 +144,26 @@ func (t *Txn) Nth(lo, hi []byte, n int, b []byte) (key []byte, found, ok bool) {
 			return b, false, false
 		}
 	}
-	return ranked.Nth(lo, hi, n, b)
+	return t.View.Nth(lo, hi, n, b)
 }
 
-// Any appends the key of some row of a range, each equally likely, to b, if the
-// view can tell numbers and the batch has not many rows there. intn returns a random
-// number below its argument.
+// Any appends the key of a random row of a range, each equally likely, to b. ok is false
+// if the view cannot count, or the batch has many rows of the range. intn returns a
+// random number below its argument.
 func (t *Txn) Any(lo, hi []byte, intn func(int) int, b []byte) (key []byte, found, ok bool) {
-	ranked, ok := t.View.(Ranked)
-	if !ok || len(t.Batch.ranges) > 0 {
+	if len(t.Batch.ranges) > 0 {
 		return b, false, false
 	}
 	put, deleted := 0, 0
 	if t.Batch.Len() > 0 {
 		put, deleted = t.Batch.tally(lo, hi)
 	}
-	rows, ok := ranked.Count(lo, hi)
-	if !ok || put > maxCounted || deleted > maxDeleted || rows <= 2*deleted { // it would be drawn too often
+	rows, ok := t.View.Count(lo, hi)
+	if !ok || put > maxCounted || deleted > maxDeleted || rows <= 2*deleted { // else deleted rows are drawn too often
 		return b, false, false
 	}
-	// The rows of the view are drawn from, those included that the batch has deleted,
-	// and those that only the batch has. A deleted one is drawn again.
+	// Draw from the rows of the view and from rows that only the batch has. If a row of
+	// the view is drawn that the batch has deleted, draw again.
 	fresh := 0
 	if put > 0 {
 		if fresh, _ = t.fresh(lo, hi, -1); fresh < 0 {
@@ -176,7 +176,7 @@ func (t *Txn) Any(lo, hi []byte, intn func(int) int, b []byte) (key []byte, foun
 			_, row := t.fresh(lo, hi, n-rows)
 			return append(b, t.Batch.keyAt(row)...), true, true
 		}
-		if b, found, ok = ranked.Nth(lo, hi, n, b); !ok || !found {
+		if b, found, ok = t.View.Nth(lo, hi, n, b); !ok || !found {
 			return b, false, false
 		}
 		if _, found, known := t.Batch.Get(b[at:]); found || !known {
@@ -185,8 +185,9 @@ func (t *Txn) Any(lo, hi []byte, intn func(int) int, b []byte) (key []byte, foun
 	}
 }
 
-// fresh counts the rows of a range that the batch has put and the view does not have,
-// -1 if the view cannot tell, and returns the one of a number, counted from 0.
+// fresh counts the rows of a range that the batch has put and the view does not have. It
+// stops at the row with the given number, counted from 0, and returns that row. n is -1
+// if the view cannot be read.
 func (t *Txn) fresh(lo, hi []byte, number int) (n int, row int32) {
 	own := t.Batch.cursor(lo, hi, false)
 	for i := own.peek(); i >= 0; i = own.peek() {
@@ -207,7 +208,7 @@ func (t *Txn) fresh(lo, hi []byte, number int) (n int, row int32) {
 	return n, -1
 }
 
-// maxDeleted is up to how many deleted rows of the batch Any passes over.
+// maxDeleted is how many rows of the range the batch may have deleted for Any to work.
 const maxDeleted = 1024
 
 // merged joins an engine's iterator with the ordered entries of a batch.
@@ -215,7 +216,7 @@ type merged struct {
 	batch   *Batch
 	own     cursor
 	under   Iterator
-	have    bool // under stands on a row not yet given out
+	have    bool // under stands on a row that Next has not returned yet
 	reverse bool
 	cur     Op
 	borrow  bool // cur's bytes belong to under, which must be advanced next
@@ -237,7 +238,7 @@ func (m *merged) Next() bool {
 	}
 	for {
 		own := m.own.peek()
-		c := 1 // the order of the batch's next row against under's: default, under first
+		c := 1 // compares the batch's next row with under's; above 0: under's comes first
 		switch {
 		case own < 0 && !m.have:
 			m.cur = Op{}

@@ -9,7 +9,7 @@ func TestSkipOnlyWhatIsDeleted(t *testing.T) {
 	base := map[string]string{"a1": "", "a3": "", "a5": "", "a7": "", "b": ""}
 	for _, reverse := range []bool{false, true} {
 		var b Batch
-		txn := &Txn{View: rankedView{sliceView{base}}, Batch: &b}
+		txn := &Txn{View: rankedView{sliceView{rows: base}}, Batch: &b}
 		for _, k := range []string{"a2", "a4", "a6", "a8"} {
 			b.Put([]byte(k), nil)
 			b.Delete([]byte(k))

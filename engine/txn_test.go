@@ -10,7 +10,10 @@ import (
 )
 
 // sliceView is a View over sorted rows, which cannot commit.
-type sliceView struct{ rows map[string]string }
+type sliceView struct {
+	Uncounted
+	rows map[string]string
+}
 
 func (sliceView) Prefetch([][]byte) int { return 0 }
 
@@ -47,12 +50,16 @@ func (v rankedView) Nth(lo, hi []byte, n int, b []byte) ([]byte, bool, bool) {
 	return append(b, keys[n]...), true, true
 }
 
-func (v rankedView) Edge(lo, hi []byte, reverse bool, b []byte) ([]byte, int, bool, bool) {
+func (v rankedView) Edge(lo, hi []byte, reverse bool, b []byte) ([]byte, int, bool, error) {
 	keys := v.Iter(lo, hi, reverse).(*sliceIter).keys
 	if len(keys) == 0 {
-		return b, 0, false, true
+		return b, 0, false, nil
 	}
-	return append(append(b, keys[0]...), v.rows[keys[0]]...), len(keys[0]), true, true
+	return append(append(b, keys[0]...), v.rows[keys[0]]...), len(keys[0]), true, nil
+}
+
+func (v sliceView) Edge(lo, hi []byte, reverse bool, b []byte) ([]byte, int, bool, error) {
+	return EdgeByIter(v, lo, hi, reverse, b)
 }
 
 func (v sliceView) Commit(*Batch) (Ticket, error) { return 0, errors.ErrUnsupported }
@@ -90,9 +97,9 @@ func TestTxnAgainstModel(t *testing.T) {
 	for range 300 {
 		w := newWorld(randomBase(rng))
 		b.Reset()
-		txn := &Txn{View: sliceView{w.base}, Batch: &b}
+		txn := &Txn{View: sliceView{rows: w.base}, Batch: &b}
 		if rng.IntN(2) == 0 {
-			txn.View = rankedView{sliceView{w.base}}
+			txn.View = rankedView{sliceView{rows: w.base}}
 		}
 		mark, was := b.Mark(), w.clone()
 		for range rng.IntN(40) {
@@ -180,7 +187,7 @@ func (v *failingView) Iter(lo, hi []byte, reverse bool) Iterator {
 func TestTxnIterCloses(t *testing.T) {
 	t.Parallel()
 	var b Batch
-	view := &failingView{sliceView: sliceView{map[string]string{"a": "1"}}}
+	view := &failingView{sliceView: sliceView{rows: map[string]string{"a": "1"}}}
 	txn := &Txn{View: view, Batch: &b}
 	for range 2 {
 		it := txn.Iter(nil, nil, false)
@@ -210,7 +217,7 @@ func TestAnyIsFair(t *testing.T) {
 	}
 	b.Put([]byte("neighbours50"), nil)
 	b.Delete([]byte("neighbours50"))
-	txn := &Txn{View: rankedView{sliceView{base}}, Batch: &b}
+	txn := &Txn{View: rankedView{sliceView{rows: base}}, Batch: &b}
 	const draws, rows = 32_000, 16 // 8 to 23
 	seen := map[string]int{}
 	for range draws {

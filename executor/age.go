@@ -3,13 +3,14 @@ package executor
 import (
 	"sync"
 	"sync/atomic"
+
+	"redoubt/command"
 )
 
-// ages are the access counters that RESTORE gave to keys. Nobody counts accesses
-// here, so a key has one until it is used: as long as its stripe was not used in a
-// later second.
+// ages are the access counters that RESTORE gave to keys. Accesses are not counted, so a
+// key keeps its counter until it is used: until its stripe is used in a later second.
 type ages struct {
-	some atomic.Bool // there is one at all
+	some atomic.Bool // a counter was ever given
 	mu   sync.Mutex
 	list map[uint32]age // by stripe
 }
@@ -19,12 +20,12 @@ type age struct {
 	used uint32
 }
 
-// Age makes a key one that was not used for so many seconds, or, unless freq is
-// negative, one with this access counter.
+// Age marks a key as last used idle seconds ago and, unless freq is negative, gives it this
+// access counter.
 func (b *Batch) Age(key []byte, idle, freq int64) {
-	i := b.x.latches.of(key)
+	i := b.x.latches.Stripe(key)
 	used := uint32(max(1, int64(b.seconds)-idle))
-	b.x.latches.tab[i].used.Store(used)
+	b.x.latches.SetUsed(i, used)
 	a := &b.x.ages
 	if freq < 0 && !a.some.Load() {
 		return
@@ -41,7 +42,7 @@ func (b *Batch) Age(key []byte, idle, freq int64) {
 	a.some.Store(true)
 }
 
-// freq is the access counter that the stripe was given, if it still has it.
+// freq returns the access counter that the stripe was given, if it still has it.
 func (a *ages) freq(i, used uint32) (freq int64, ok bool) {
 	if !a.some.Load() {
 		return 0, false
@@ -56,22 +57,22 @@ func (a *ages) freq(i, used uint32) (freq int64, ok bool) {
 	return g.freq, ok
 }
 
-// Idle, Freq and Touch implement command.Usage. They go by the key's stripe:
-// a key may look fresher than it is when another one shares it. Nothing is known
-// of the time before the start.
+// Idle returns for how many seconds a key was not used. Idle, Freq and Touch implement
+// command.Usage by the key's stripe: a key may look fresher than it is when another key
+// shares the stripe. Nothing is known of the time before the start.
 func (b *Batch) Idle(key []byte) int64 {
-	used := b.x.latches.tab[b.x.latches.of(key)].used.Load()
+	used := b.x.latches.Used(b.x.latches.Stripe(key))
 	if used == 0 {
 		used = b.x.born
 	}
 	return max(0, int64(b.seconds)-int64(used))
 }
 
-// Freq is not tracked: see Idle; a key that was used in this minute counts 5,
-// as a new key does in Redis.
+// Freq returns the access counter that RESTORE gave to the key. Accesses are not counted:
+// else a key that was used within a minute has 5, as a new key in Redis, and others 0.
 func (b *Batch) Freq(key []byte) int64 {
-	i := b.x.latches.of(key)
-	if n, ok := b.x.ages.freq(i, b.x.latches.tab[i].used.Load()); ok {
+	i := b.x.latches.Stripe(key)
+	if n, ok := b.x.ages.freq(i, b.x.latches.Used(i)); ok {
 		return n
 	}
 	if b.Idle(key) < 60 {
@@ -81,4 +82,6 @@ func (b *Batch) Freq(key []byte) int64 {
 }
 
 // Touch marks a key as used.
-func (b *Batch) Touch(key []byte) { b.x.latches.tab[b.x.latches.of(key)].used.Store(b.seconds) }
+func (b *Batch) Touch(key []byte) { b.x.latches.SetUsed(b.x.latches.Stripe(key), b.seconds) }
+
+var _ command.Usage = (*Batch)(nil)

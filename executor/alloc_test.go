@@ -105,12 +105,12 @@ func BenchmarkPipeline(b *testing.B) {
 // is what the engine keeps of it, and little more. The batch keeps nothing of the call.
 func TestLargeValuesAllocateLittle(t *testing.T) {
 	f := open(t, &journal{Engine: cheap{mem.New()}})
-	f.alone(0, "set k "+strings.Repeat("v", 2<<20)) // buffers are there
+	f.worker(0, "set k "+strings.Repeat("v", 2<<20)) // buffers are there
 	const size = 32 << 20
 	args := append(words("set k"), bytes.Repeat([]byte("w"), size))
 	before := allocated()
 	call := &Call{Cmd: table().Find(args), Args: args, Reply: new(wire.Writer)}
-	f.x.RunAlone(call)
+	f.x.RunOnWorker(call)
 	if n := allocated() - before; n > size+size/2 {
 		t.Errorf("%d MB were allocated for %d", n>>20, size>>20)
 	}

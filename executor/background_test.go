@@ -21,7 +21,7 @@ import (
 // with rows of their own.
 func (f *fixture) fill(db, n int, at int64) {
 	f.t.Helper()
-	_, err := f.x.Do(nil, func(tx *keyspace.Tx) {
+	_, err := f.x.Do(func(tx *keyspace.Tx) {
 		tx.DB = db
 		for i := range n {
 			for kind, expire := range []int64{0, at, 0, at} {
@@ -76,12 +76,15 @@ func (f *fixture) data() (n int) {
 	return n
 }
 
+// sweepStep is how many keys a sweep removes per commit.
+const sweepStep = 64
+
 func TestSweepOfManyKeys(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	n := rounds(100_000)
 	const others = 500 // of each of four kinds
-	if _, err := f.x.Do(nil, func(tx *keyspace.Tx) {
+	if _, err := f.x.Do(func(tx *keyspace.Tx) {
 		for i := range n {
 			tx.Store(fmt.Append(nil, i), keyspace.Meta{}, keyspace.Meta{
 				Type: keyspace.String, Encoding: keyspace.Raw, Expire: testNow + 1000, Body: []byte("v"),
@@ -92,7 +95,7 @@ func TestSweepOfManyKeys(t *testing.T) {
 	}
 	f.fill(0, others, testNow+1000)
 	f.fill(1, others, testNow+2000)
-	f.x.Sweep(t.Context())
+	f.bg.Sweep(t.Context())
 	f.want("nothing is due", f.do("dbsize"), fmt.Sprint(n+4*others))
 
 	f.now.Add(1000)
@@ -101,15 +104,9 @@ func TestSweepOfManyKeys(t *testing.T) {
 		if commits++; commits%20 != 0 {
 			return
 		}
-		now := 0
-		for i := range f.x.latches.tab {
-			if f.x.latches.tab[i].owner.Load() != nil {
-				now++
-			}
-		}
-		held = max(held, now)
+		held = max(held, f.x.latches.Held())
 	})
-	f.x.Sweep(t.Context())
+	f.bg.Sweep(t.Context())
 	f.eng.onVisible(nil)
 	f.want("half of the others are left", f.do("dbsize"), fmt.Sprint(2*others))
 	if held == 0 || held > sweepStep {
@@ -123,7 +120,7 @@ func TestSweepOfManyKeys(t *testing.T) {
 	equal(t, "keys", keys, 6*others)
 	equal(t, "with an expiry", volatile, 2*others)
 	equal(t, "next", f.x.space.NextDue() <= testNow+2000, true)
-	f.x.clearAll(t.Context())
+	f.bg.Clear(t.Context())
 	rows := f.rows()
 	equal(t, "keys", rows[1], 6*others)
 	equal(t, "rows of values", rows[2], 3*3*others)
@@ -139,7 +136,7 @@ func TestAKeyIsRenewedWhileTheSweepWaits(t *testing.T) {
 	f := newFixture(t)
 	f.do("set {tag}k v px 100") // in one slot: one step of the sweep lists both
 	f.do("set {tag}j v px 100")
-	f.x.Sweep(t.Context()) // now it knows that no other slot has anything
+	f.bg.Sweep(t.Context()) // now it knows that no other slot has anything
 	a := f.client()
 	f.now.Add(99)
 	a.run("pexpire {tag}k 1000") // for this batch the key is not past its time
@@ -151,14 +148,14 @@ func TestAKeyIsRenewedWhileTheSweepWaits(t *testing.T) {
 			f.want("renewed", s, "1")
 		})
 	})
-	f.x.Sweep(t.Context())
+	f.bg.Sweep(t.Context())
 	f.eng.onWalked(nil)
 	f.want("kept and expired", f.do("mget {tag}k {tag}j"), "[v (nil)]")
 	f.want("time left", f.do("pttl {tag}k"), "999")
 	f.want("size", f.do("dbsize"), "1")
 	equal(t, "expired", f.x.Stats.Expired.Load(), 1)
 	f.now.Add(999)
-	f.x.Sweep(t.Context())
+	f.bg.Sweep(t.Context())
 	equal(t, "rows", f.data(), 0)
 }
 
@@ -174,7 +171,7 @@ func TestSweepAgainstWriters(t *testing.T) {
 	f.actors(writers+1, seeded(t), func(i int, a *actor) {
 		if i == writers {
 			for running.Load() > 0 {
-				f.x.Sweep(context.Background())
+				f.bg.Sweep(context.Background())
 			}
 			return
 		}
@@ -221,14 +218,14 @@ func TestClearingLeavesNothing(t *testing.T) {
 	for range 3 {
 		f.fill(0, 500, testNow+1000)
 		f.fill(2, 100, testNow+1000)
-		f.want("flush", f.alone(0, "flushdb"), "OK")
+		f.want("flush", f.worker(0, "flushdb"), "OK")
 		f.fill(0, 50, 0)
-		f.want("flush", f.alone(0, "flushall"), "OK")
+		f.want("flush", f.worker(0, "flushall"), "OK")
 		f.want("at once", f.do("dbsize"), "0")
-		before := f.x.SweepStats().Cleared
-		f.x.clearAll(t.Context())
+		before := f.bg.Stats().Cleared
+		f.bg.Clear(t.Context())
 		equal(t, "rows", f.data(), 0)
-		if n := f.x.SweepStats().Cleared - before; n < 4*(500+100+50) {
+		if n := f.bg.Stats().Cleared - before; n < 4*(500+100+50) {
 			t.Errorf("%d were cleared", n)
 		}
 		_, _, living := f.counters()
@@ -245,7 +242,7 @@ func TestClearingAgainstSweep(t *testing.T) {
 	f := newFixture(t)
 	for range 5 {
 		f.fill(0, 100, f.now.Load()+1)
-		f.want("flush", f.alone(0, "flushall"), "OK")
+		f.want("flush", f.worker(0, "flushall"), "OK")
 		f.now.Add(1)
 		var wait sync.WaitGroup
 		var once sync.Once
@@ -253,7 +250,7 @@ func TestClearingAgainstSweep(t *testing.T) {
 			once.Do(func() { // the clearing has read its first keys: now the sweep
 				ended := make(chan struct{})
 				wait.Add(1)
-				go func() { defer wait.Done(); defer close(ended); f.x.Sweep(context.Background()) }()
+				go func() { defer wait.Done(); defer close(ended); f.bg.Sweep(context.Background()) }()
 				for range 100_000 { // let it end if it can
 					select {
 					case <-ended:
@@ -264,10 +261,10 @@ func TestClearingAgainstSweep(t *testing.T) {
 				}
 			})
 		})
-		f.x.clearAll(t.Context())
+		f.bg.Clear(t.Context())
 		wait.Wait()
 		f.eng.onWalked(nil)
-		f.x.clearAll(t.Context())
+		f.bg.Clear(t.Context())
 		equal(t, "rows", f.data(), 0)
 		if keys, volatile, living := f.counters(); living != 0 {
 			t.Fatalf("counters of dead keyspaces are left: keys %d, with an expiry %d", keys, volatile)
@@ -282,7 +279,7 @@ func TestBackgroundAgainstEverything(t *testing.T) {
 	f.background = true
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	go func() { defer close(done); f.x.Background(ctx) }()
+	go func() { defer close(done); f.bg.Run(ctx) }()
 	big := strings.Repeat("x", 100_000) // more than one row
 	f.actors(6, seeded(t), func(i int, a *actor) {
 		for range rounds(250) {
@@ -307,7 +304,7 @@ func TestBackgroundAgainstEverything(t *testing.T) {
 			}
 		}
 	})
-	f.want("flush", f.alone(0, "flushall"), "OK")
+	f.want("flush", f.worker(0, "flushall"), "OK")
 	for f.data() > 0 {
 		time.Sleep(time.Millisecond)
 	}
@@ -329,7 +326,7 @@ func TestTheSweepBacksOff(t *testing.T) {
 		f.eng.failAll.Store(true)
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan struct{})
-		go func() { defer close(done); f.x.Background(ctx) }()
+		go func() { defer close(done); f.bg.Run(ctx) }()
 		time.Sleep(10 * time.Second)
 		if n := strings.Count(f.log.String(), "expiring keys failed"); n < 2 || n > 20 {
 			t.Errorf("%d attempts in ten seconds", n)
@@ -348,11 +345,11 @@ func TestClearingIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
 		f.fill(0, 10, 0)
-		f.want("flush", f.alone(0, "flushall"), "OK")
+		f.want("flush", f.worker(0, "flushall"), "OK")
 		f.eng.failAll.Store(true)
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan struct{})
-		go func() { defer close(done); f.x.Background(ctx) }()
+		go func() { defer close(done); f.bg.Run(ctx) }()
 		time.Sleep(10 * time.Second)
 		if n := strings.Count(f.log.String(), "clearing deleted data failed"); n < 2 || n > 20 {
 			t.Errorf("%d attempts in ten seconds", n)
@@ -369,16 +366,16 @@ func TestActiveExpireCanBeTurnedOff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		f.x.SetActiveExpire(false)
+		f.bg.SetActive(false)
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan struct{})
-		go func() { defer close(done); f.x.Background(ctx) }()
+		go func() { defer close(done); f.bg.Run(ctx) }()
 		f.do("set k v px 10")
 		f.now.Add(10)
 		time.Sleep(time.Second)
 		f.want("still counted", f.do("dbsize"), "1")
 		f.want("not seen", f.do("get k"), "(nil)")
-		f.x.SetActiveExpire(true)
+		f.bg.SetActive(true)
 		time.Sleep(time.Second)
 		f.want("removed", f.do("dbsize"), "0")
 		cancel()
@@ -392,15 +389,14 @@ func TestHoldExpire(t *testing.T) {
 	f := newFixture(t)
 	f.do("set k v px 5")
 	f.now.Add(10)
-	f.x.HoldExpire(true)
-	if err := f.x.Sweep(t.Context()); err != nil {
+	f.bg.Hold(true)
+	if err := f.bg.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	f.want("value", f.do("get k"), "(nil)")
 	f.want("size", f.do("dbsize"), "1")
-	f.x.HoldExpire(false)
-	equal(t, "sweeps wanted", len(f.x.sweep.soon), 1)
-	if err := f.x.Sweep(t.Context()); err != nil {
+	f.bg.Hold(false)
+	if err := f.bg.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	f.want("size", f.do("dbsize"), "0")
@@ -415,13 +411,13 @@ func TestTheSweepPassesByBusyKeys(t *testing.T) {
 	}
 	f.now.Add(10)
 	holder := f.x.NewBatch()
-	holder.tryLatch([]uint32{f.x.latches.of([]byte("k7"))})
-	if err := f.x.Sweep(t.Context()); err != nil {
+	holder.latch.Try([]uint32{f.x.latches.Stripe([]byte("k7"))})
+	if err := f.bg.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	holder.unlatch(0)
+	holder.latch.Release(0)
 	for range 200 { // each sweep may leave the rest of one group
-		if err := f.x.Sweep(t.Context()); err != nil {
+		if err := f.bg.Sweep(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -438,6 +434,6 @@ func TestManyArgumentsAreForAWorker(t *testing.T) {
 	}
 	call := Call{Cmd: table().Lookup(args[0]), Args: args, Reply: &wire.Writer{Proto: 2}}
 	equal(t, "detour", f.x.NewBatch().Run(&call), keyspace.NeedsWorker)
-	f.x.RunAlone(&call)
+	f.x.RunOnWorker(&call)
 	equal(t, "reply", string(call.Reply.Buf), ":0\r\n")
 }

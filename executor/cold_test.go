@@ -1,7 +1,6 @@
 package executor
 
 import (
-	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -89,7 +88,7 @@ func TestAColdCommandIsLeftToAWorker(t *testing.T) {
 
 			f.x.Stats.Hits.Store(0)
 			plain.x.Stats.Hits.Store(0)
-			if got, want := f.alone(0, line), plain.alone(0, line); line != "randomkey" {
+			if got, want := f.worker(0, line), plain.worker(0, line); line != "randomkey" {
 				f.want("on a worker", got, want)
 			}
 			f.want("effects on a worker", seen(), wanted())
@@ -108,7 +107,7 @@ func TestAWorkerIsNeverCold(t *testing.T) {
 	c := f.client()
 	equal(t, "on a loop", c.tryCmd(broken, words("broken k")), false)
 	c.commit()
-	if _, c, s := f.aloneCmd(broken, 0, words("broken k")); !c.Failed || !strings.Contains(s, "not in memory") {
+	if _, c, s := f.workerCmd(broken, 0, words("broken k")); !c.Failed || !strings.Contains(s, "not in memory") {
 		t.Errorf("on a worker: %s", s)
 	}
 	f.free()
@@ -151,7 +150,7 @@ func TestColdRowsChangeNothing(t *testing.T) {
 		}
 		if r.IntN(100) == 0 {
 			for _, x := range []*fixture{f, plain} {
-				if err := x.x.Sweep(t.Context()); err != nil {
+				if err := x.bg.Sweep(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -242,15 +241,13 @@ func TestWarm(t *testing.T) {
 	b := f.x.NewBatch()
 	equal(t, "cold", prefetch(b, lines...), 4)
 	rows := b.Fetched()
-	equal(t, "rows", len(rows), 4)
-	for i, key := range []string{"a", "b", "c", "d"} {
-		if want := f.x.space.AppendRowKey(nil, 0, []byte(key)); !bytes.Equal(rows[i], want) {
-			t.Errorf("row %d is % x, want % x", i, rows[i], want)
-		}
-	}
-	kept := string(bytes.Join(rows, nil))
 	prefetch(b, "get other", "get another", "get third", "get fourth", "get fifth") // the rows are a copy
-	equal(t, "kept", string(bytes.Join(rows, nil)), kept)
+	var kept, want []string
+	rows.Each(func(row []byte) { kept = append(kept, fmt.Sprintf("% x", row)) })
+	for _, key := range []string{"a", "b", "c", "d"} {
+		want = append(want, fmt.Sprintf("% x", f.x.space.AppendRowKey(nil, 0, []byte(key))))
+	}
+	equal(t, "rows", strings.Join(kept, "\n"), strings.Join(want, "\n"))
 	b.Commit()
 	f.x.Warm(rows)
 	equal(t, "warmed", f.x.Stats.Warmed.Load(), 1)
@@ -294,7 +291,7 @@ func TestReadersOfTheDiskAreBounded(t *testing.T) {
 		all.Go(func() {
 			args := words(line)
 			w := wire.Writer{Proto: 2}
-			f.x.RunAlone(&Call{Cmd: table().Find(args), Args: args, Reply: &w, Cold: true})
+			f.x.RunOnWorker(&Call{Cmd: table().Find(args), Args: args, Reply: &w, Cold: true})
 			if short(w.Buf) == "" || w.Buf[0] == '-' {
 				t.Errorf("%s: %s", line, w.Buf)
 			}
@@ -304,13 +301,19 @@ func TestReadersOfTheDiskAreBounded(t *testing.T) {
 		cold(fmt.Sprintf("set k%d v", i))
 		cold("incr hot") // they wait for one latch, and not with a place
 		cold(fmt.Sprintf("mget hot k%d", i))
-		all.Go(func() { f.x.Warm([][]byte{f.x.space.AppendRowKey(nil, 0, []byte("w"))}) })
+		all.Go(func() {
+			var rows engine.Wanted
+			for _, key := range []string{"w1", "w2"} {
+				rows.Add(f.x.space.AppendRowKey(nil, 0, []byte(key)))
+			}
+			f.x.Warm(&rows)
+		})
 	}
 	for now.Load() < maxReading {
 		runtime.Gosched()
 	}
 	// Others are not kept waiting by them.
-	f.want("without the disk", f.alone(0, "dbsize"), "0")
+	f.want("without the disk", f.worker(0, "dbsize"), "0")
 	close(gate)
 	all.Wait()
 	equal(t, "at a time", most.Load(), maxReading)

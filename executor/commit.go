@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -16,12 +17,11 @@ import (
 	"redoubt/wire"
 )
 
-// The end of a batch: its rows are committed, its effects told, its replies given or
-// turned into an error.
+// The end of a batch: its rows are committed, its effects told, its replies released or
+// replaced by an error.
 
-// replies are some that one connection got in this batch, one behind the other:
-// where they are in its buffer. Between them may be replies that were not given
-// by the batch.
+// replies is a run of adjacent replies that one connection got from this batch: their place
+// in its buffer. Between two runs may be replies that are not of the batch.
 type replies struct {
 	to         *wire.Writer
 	mu         sync.Locker
@@ -53,8 +53,8 @@ func (b *Batch) Commit() engine.Ticket {
 	return t
 }
 
-// Tell commits what the batch holds if somebody may hear of it, so that its client
-// does before its next command is run. guard is what the caller holds.
+// Tell commits the batch if a client may hear of its effects, so that they are told
+// before the next command is run. guard is the Call.Guard that the caller holds.
 func (b *Batch) Tell(guard sync.Locker) {
 	if b.open && b.x.listener != nil && b.fx.Told(b.x.space) {
 		b.guard = guard
@@ -80,31 +80,28 @@ func (b *Batch) TellOf(cmd *command.Command, args [][]byte, guard sync.Locker) {
 
 func (b *Batch) commit() {
 	var t engine.Ticket
-	var err error
-	if b.x.shared != nil {
-		err = b.holds()
-	}
+	err := b.regime.mayCommit()
 	if err == nil && !b.rows.Empty() {
 		t, err = b.tx.Rows.View.Commit(&b.rows)
 	}
-	if err == nil && b.x.shared != nil {
-		b.await()
+	if err == nil {
+		b.regime.committed()
 	}
 	b.tx.Settle(err == nil)
 	switch {
-	case b.conflicts(err):
+	case b.regime.conflicted(err):
 		b.undoServed()
 	case err != nil:
 		if errors.Is(err, engine.ErrUnknownOutcome) {
-			b.x.sweep.leading.defers(&b.fx, true)
+			b.tellDeferred(true)
 		}
-		b.spoil(fmt.Errorf("commit: %w", err))
-		b.doubt(err)
+		b.failReplies(fmt.Errorf("commit: %w", err))
+		b.commitUnknown(err)
 	default:
 		b.x.space.Publish(&b.fx)
-		b.x.sweep.leading.defers(&b.fx, false)
+		b.tellDeferred(false)
 		for _, w := range b.served {
-			w.leaves()
+			w.leave()
 			if w.Serving != nil {
 				w.Serving()
 			}
@@ -118,13 +115,10 @@ func (b *Batch) commit() {
 			t = 0
 		}
 	}
-	if b.mode == Exclusive && t != 0 {
-		b.x.wholeLast.Store(uint64(t))
-	}
-	b.unlatch(t)
+	b.latch.Release(t)
 	b.tx.Rows.View.Close()
 	if b.mode != Snapshot {
-		b.unlock()
+		b.unlock(t)
 	}
 	b.open = false
 	if len(b.served)+len(b.later) > 0 {
@@ -142,13 +136,12 @@ func (b *Batch) commit() {
 		ctx.Args, ctx.Queue, ctx.Caller, ctx.Reply, ctx.Sink = nil, nil, nil, nil, nil
 	}
 	b.err = err
-	b.giveWay()
+	b.latch.Yield()
 }
 
-// commitAside commits a part of a value that is being made, before the batch that
-// makes it.
+// commitAside commits a part of a large value, before the batch that makes the value.
 func (x *Executor) commitAside(rows *engine.Batch) error {
-	view, err := x.eng.Begin(true)
+	view, err := x.eng.Begin(engine.ViewOptions{})
 	if err == nil {
 		_, err = view.Commit(rows)
 		view.Close()
@@ -159,34 +152,42 @@ func (x *Executor) commitAside(rows *engine.Batch) error {
 	return err
 }
 
-// spoil turns every reply of the batch into an error.
-func (b *Batch) spoil(err error) {
+// failReplies turns every reply of the batch into an error.
+func (b *Batch) failReplies(err error) {
 	text := command.Text(err)
 	for _, r := range slices.Backward(b.replies) { // so that offsets stay right
 		if r.mu != nil && r.mu != b.guard {
 			r.mu.Lock()
-			r.spoil(text)
+			r.failReplies(text)
 			r.mu.Unlock()
 		} else {
-			r.spoil(text)
+			r.failReplies(text)
 		}
 	}
-	if len(b.replies)+len(b.served) > 0 { // else whoever has work done in the background says so
+	if len(b.replies)+len(b.served) > 0 { // else the background work logs it
 		level := slog.LevelError
-		if errors.Is(err, engine.ErrUnavailable) || errors.Is(err, engine.ErrReadOnly) || !b.x.mayComplain() {
-			level = slog.LevelDebug // there would be one for each command; see follow, and the engine tells
+		if engine.Transient(err) || errors.Is(err, engine.ErrReadOnly) || !b.x.mayComplain() {
+			level = slog.LevelDebug // once per command is too often; followCatalog and the engine log it
 		}
 		b.x.log.Log(context.Background(), level, "commit failed", "err", err)
 	}
 }
 
-// mayComplain says yes once in a second.
+// internalError logs a bug under a random number, and returns an error for the client that
+// has this number.
+func (x *Executor) internalError(what string, about ...any) error {
+	id := fmt.Sprintf("%08x", rand.Uint32())
+	x.log.Error(what, append([]any{"id", id}, about...)...)
+	return fmt.Errorf("internal error %s, see the server's log for this number", id)
+}
+
+// mayComplain reports true at most once in a second.
 func (x *Executor) mayComplain() bool {
 	now, last := time.Now().Unix(), x.complained.Load()
 	return now != last && x.complained.CompareAndSwap(last, now)
 }
 
-func (r *replies) spoil(text string) {
+func (r *replies) failReplies(text string) {
 	if len(r.to.Buf) < r.end {
 		return // the connection was closed since
 	}
@@ -198,7 +199,27 @@ func (r *replies) spoil(text string) {
 	r.to.Buf = append(r.to.Buf, behind...)
 }
 
-// effects tells the world what the batch did.
+// commitUnknown ends a batch whose commit has failed. If the outcome is unknown, clients that
+// watch, cache or wait for its keys are told as after a success; messages and events are
+// dropped.
+func (b *Batch) commitUnknown(err error) {
+	for _, w := range b.served {
+		w.leave() // they have got the error
+	}
+	if !errors.Is(err, engine.ErrUnknownOutcome) {
+		return
+	}
+	f := &b.fx
+	f.Events, f.Messages = f.Events[:0], f.Messages[:0]
+	if len(f.Touched) > 0 {
+		b.x.watching.touched(b, f.Touched)
+	}
+	if b.x.listener != nil && f.Told(b.x.space) {
+		b.x.listener(f, 0)
+	}
+}
+
+// effects counts what the batch did, and tells watching clients and the listener.
 func (b *Batch) effects(t engine.Ticket) {
 	f := &b.fx
 	if f.Hits != 0 {
@@ -215,9 +236,6 @@ func (b *Batch) effects(t engine.Ticket) {
 	}
 	if f.Changes != 0 {
 		b.x.Stats.Changes.Add(int64(f.Changes))
-	}
-	if f.Garbage != 0 {
-		b.x.sweep.wakeClearing()
 	}
 	if len(f.Touched) > 0 {
 		b.x.watching.touched(b, f.Touched)

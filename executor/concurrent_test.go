@@ -49,7 +49,7 @@ func (a *actor) reply(cmd *command.Command, line string) (string, engine.Ticket)
 	args := words(line)
 	if a.worker || !a.tryCmd(cmd, args) {
 		a.b.Commit()
-		t, _, s := a.f.aloneCmd(cmd, a.db, args)
+		t, _, s := a.f.workerCmd(cmd, a.db, args)
 		return s, t
 	}
 	own, s := a.commit()
@@ -78,7 +78,7 @@ var bump = &command.Command{
 			n += atoi(string(m.Body))
 		}
 		for _, k := range c.Args[1:] {
-			store(c.Tx, k, strconv.Itoa(n))
+			storeString(c.Tx, k, strconv.Itoa(n))
 		}
 		c.Reply.Int(int64(n))
 		return nil
@@ -191,7 +191,7 @@ var transfer = &command.Command{
 	Run: func(c *command.Ctx) error {
 		for i, d := range []int{-1, +1} {
 			k := c.Args[1+i]
-			store(c.Tx, k, strconv.Itoa(atoi(string(c.Tx.Find(k).Body))+d))
+			storeString(c.Tx, k, strconv.Itoa(atoi(string(c.Tx.Find(k).Body))+d))
 		}
 		c.Reply.OK()
 		if c.Seed%4 == 0 {
@@ -248,7 +248,7 @@ func TestFlushAgainstWriters(t *testing.T) {
 		if i == 6 {
 			for writers.Load() > 0 {
 				begun.Add(1)
-				if s := f.alone(0, "flushall"); s != "OK" {
+				if s := f.worker(0, "flushall"); s != "OK" {
 					t.Errorf("flush: %s", s)
 				}
 				ended.Add(1)

@@ -44,7 +44,7 @@ func record(ticket engine.Ticket, b *engine.Batch) recordedCommit {
 func replay(t *testing.T, commits []recordedCommit) engine.Engine {
 	t.Helper()
 	e := mem.New()
-	v, err := e.Begin(true)
+	v, err := e.Begin(engine.ViewOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,9 +89,9 @@ func TestEveryCrashLeavesAWholeStore(t *testing.T) {
 			case 1:
 				a.send("swapdb 0 1")
 			case 2:
-				f.x.Sweep(context.Background())
+				f.bg.Sweep(context.Background())
 			case 3:
-				f.x.clearAll(context.Background())
+				f.bg.Clear(context.Background())
 			case 4:
 				f.now.Add(a.rng.Int64N(20_000) - 8_000) // the clock goes back, too
 			case 5, 6:
@@ -142,7 +142,7 @@ func (f *fixture) whole() {
 	}
 	it.Close()
 	snap.Close()
-	if _, err := f.x.Do(nil, func(tx *keyspace.Tx) {
+	if _, err := f.x.Do(func(tx *keyspace.Tx) {
 		if id := tx.NewRef([]byte("k"), 0).ID; id <= largest {
 			t.Errorf("id %x is given out, and %x is in use", id, largest)
 		}
@@ -166,11 +166,11 @@ func (f *fixture) whole() {
 		}
 	}
 	for db := range testDatabases {
-		f.alone(db, "flushdb")
+		f.worker(db, "flushdb")
 	}
-	f.x.clearAll(context.Background())
+	f.bg.Clear(context.Background())
 	f.now.Store(testNow * 2)
-	f.x.Sweep(context.Background())
+	f.bg.Sweep(context.Background())
 	if n := f.data(); n != 0 {
 		t.Errorf("%d rows belong to nobody: %v", n, f.rows())
 	}

@@ -37,7 +37,7 @@ func TestLongReadsAreBegunTwice(t *testing.T) {
 		t.Fatalf("the loop: %v", d)
 	}
 	c.b.Commit()
-	f.x.RunAlone(&call)
+	f.x.RunOnWorker(&call)
 	equal(t, "begun", *n, 2)
 	equal(t, "fields", strings.Count(c.take(), "f"), 40)
 	hot.Commit()
@@ -65,7 +65,7 @@ func TestScriptsThatMeetALatchAreBegunTwice(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		f.x.RunAlone(&call)
+		f.x.RunOnWorker(&call)
 	}()
 	for f.x.space.Wanted.Load() == 0 { // it waits for all latches
 		select {

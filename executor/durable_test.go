@@ -3,16 +3,11 @@ package executor
 import (
 	"bytes"
 	"fmt"
-	"log/slog"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"redoubt/command"
 	"redoubt/engine"
-	"redoubt/engine/mem"
 	"redoubt/keyspace"
 	"redoubt/wire"
 )
@@ -24,7 +19,7 @@ func (c *client) waits(line string) engine.Ticket {
 	cmd := table().Find(args)
 	if !c.tryCmd(cmd, args) {
 		c.b.Commit()
-		ticket, _, _ := c.f.aloneCmd(cmd, c.db, args)
+		ticket, _, _ := c.f.workerCmd(cmd, c.db, args)
 		return ticket
 	}
 	own := c.b.Commit()
@@ -51,7 +46,7 @@ func TestRepliesWaitForWhatTheyTell(t *testing.T) {
 	equal(t, "later", second > first, true)
 
 	worker := func(line string) engine.Ticket {
-		ticket, _, _ := f.aloneCmd(table().Find(words(line)), 0, words(line))
+		ticket, _, _ := f.workerCmd(table().Find(words(line)), 0, words(line))
 		return ticket
 	}
 	for _, c := range []struct {
@@ -138,46 +133,6 @@ func TestAReaderBetweenVisibilityAndStamp(t *testing.T) {
 	equal(t, "hook", seen, 1)
 }
 
-// The argument in latch.go, taken by itself: whatever a reader saw of a stripe
-// before he asks, he is told to wait for.
-func TestSeenIsNeverBeforeWhatIsVisible(t *testing.T) {
-	t.Parallel()
-	eng := &numbers{Engine: mem.New()}
-	x := New(Options{Engine: eng, Clock: time.Now, Logger: slog.New(slog.DiscardHandler)})
-	var done atomic.Bool
-	var wait sync.WaitGroup
-	for range 2 {
-		wait.Add(1)
-		go func() {
-			defer wait.Done()
-			b := x.NewWaitingBatch()
-			for range rounds(200_000) {
-				b.latch([]uint32{7})
-				ticket := eng.committed.Add(1)
-				eng.visible.Store(ticket)
-				b.unlatch(engine.Ticket(ticket))
-			}
-			done.Store(true)
-		}()
-	}
-	for !done.Load() {
-		saw := engine.Ticket(eng.visible.Load())
-		if told := x.seen(7); told < saw {
-			t.Errorf("saw %d and was told to wait for %d", saw, told)
-			break
-		}
-	}
-	wait.Wait()
-}
-
-// numbers is an engine whose commits are numbers only.
-type numbers struct {
-	engine.Engine
-	committed, visible atomic.Uint64
-}
-
-func (n *numbers) Committed() engine.Ticket { return engine.Ticket(n.committed.Load()) }
-
 // FLUSHALL and SWAPDB change all keys without their latches.
 func TestReadersWaitForACommandThatRanAlone(t *testing.T) {
 	t.Parallel()
@@ -186,13 +141,13 @@ func TestReadersWaitForACommandThatRanAlone(t *testing.T) {
 	f.do("set k 1")
 	for _, line := range []string{"swapdb 0 1", "swapdb 1 0", "flushall"} {
 		f.eng.flush()
-		ticket, _, s := f.aloneCmd(table().Find(words(line)), 0, words(line))
+		ticket, _, s := f.workerCmd(table().Find(words(line)), 0, words(line))
 		f.want(line, s, "OK")
 		equal(t, line+" is not durable", ticket > f.eng.Durable(), true)
 		for _, read := range []string{"get k", "mget k j", "exists k", "dbsize"} {
 			equal(t, line+", "+read, b.waits(read), ticket)
 		}
-		worker, _, _ := f.aloneCmd(table().Find(words("get k")), 0, words("get k"))
+		worker, _, _ := f.workerCmd(table().Find(words("get k")), 0, words("get k"))
 		equal(t, line+" on a worker", worker, ticket)
 		f.eng.flush()
 		equal(t, line+" is durable", b.waits("get k") <= f.eng.Durable(), true)
@@ -205,7 +160,7 @@ func TestReadersWaitForTheSweep(t *testing.T) {
 	f.do("set k 1 px 10")
 	f.eng.flush()
 	f.now.Add(10)
-	f.x.Sweep(t.Context())
+	f.bg.Sweep(t.Context())
 	equal(t, "swept", f.eng.Committed() > f.eng.Durable(), true)
 	equal(t, "waits", f.client().waits("exists k"), f.eng.Committed())
 }
@@ -323,12 +278,12 @@ func TestAFailedCommitOnAWorker(t *testing.T) {
 	f.do("mset k 1 j 1")
 	for _, line := range []string{"set k 2", "flushall", "swapdb 0 1"} {
 		f.eng.failIn.Store(1)
-		f.want(line, f.alone(0, line), bad)
+		f.want(line, f.worker(0, line), bad)
 	}
 	f.want("untouched", f.do("mget k j"), "[1 1]")
 	f.want("size", f.do("dbsize"), "2")
 	f.eng.failIn.Store(1)
-	_, err := f.x.Do(nil, func(tx *keyspace.Tx) { tx.Flush(0) })
+	_, err := f.x.Do(func(tx *keyspace.Tx) { tx.Flush(0) })
 	equal(t, "own execution", fmt.Sprint(err), "store refuses writes: injected")
 	f.want("untouched", f.do("dbsize"), "2")
 	f.free()
@@ -365,10 +320,10 @@ func TestAnEngineThatBeginsNothing(t *testing.T) {
 	}
 	_, s := a.commit()
 	f.want("replies", s, bad+" "+bad)
-	f.want("on a worker", f.alone(0, "get k"), bad)
-	f.want("alone", f.alone(0, "flushall"), bad)
-	f.want("on a snapshot", f.alone(0, "keys *"), bad)
-	if _, err := f.x.Do([]uint32{1, 2}, func(*keyspace.Tx) { t.Error("run") }); err == nil {
+	f.want("on a worker", f.worker(0, "get k"), bad)
+	f.want("alone", f.worker(0, "flushall"), bad)
+	f.want("on a snapshot", f.worker(0, "keys *"), bad)
+	if _, err := f.x.Do(func(*keyspace.Tx) { t.Error("run") }); err == nil {
 		t.Error("own execution: no error")
 	}
 	f.free()
@@ -389,12 +344,12 @@ func TestAWorkerAlwaysReplies(t *testing.T) {
 	f := newFixture(t)
 	for name, err := range map[string]error{"heavy": keyspace.TakesLong, "latch": keyspace.NeedsLatch} {
 		cmd := custom(name, command.Write, func(c *command.Ctx) error {
-			store(c.Tx, c.Args[1], "v")
+			storeString(c.Tx, c.Args[1], "v")
 			c.Reply.OK()
 			c.Tx.Fail(err)
 			return nil
 		})
-		_, call, s := f.aloneCmd(cmd, 0, words(name+" k"))
+		_, call, s := f.workerCmd(cmd, 0, words(name+" k"))
 		if !strings.HasPrefix(s, "!ERR ") || strings.Contains(s, "OK") || !call.Failed {
 			t.Errorf("%s: %q, failed %v", name, s, call.Failed)
 		}

@@ -1,5 +1,5 @@
-// Package executor runs commands: in batches, atomically, each on the state
-// that those before it left, and answers for nothing that is not committed.
+// Package executor runs commands in batches. Each command is atomic and sees what the
+// commands before it left; no reply is sent for anything that is not committed.
 //
 // A Batch belongs to one event loop (or to one worker). The loop runs every
 // command that one turn found ready through Batch.Run and then calls Commit
@@ -9,24 +9,22 @@
 // Invariants:
 //  1. A write holds the latches of its keys from its first read until its
 //     commit is visible. Executions on different keys run side by side.
-//  2. A command that fails, or that must be run in another way, leaves no
+//  2. A command that fails, or that meets a detour (keyspace.Detour), leaves no
 //     trace: its rows, effects and reply are rolled back to a mark.
 //  3. Effects (events, keyspace changes, statistics) happen after the commit
-//     and before the latches are given back, so they keep the order of commits
+//     and before the latches are released, so they keep the order of commits
 //     on a key.
 //  4. When a commit fails, every reply of the batch becomes that error.
-//  5. Every batch holds the whole keyspace's latch shared; FLUSHALL and its like
-//     take it alone.
+//  5. Every batch holds the keyspace latch shared; FLUSHALL and its like hold it
+//     exclusively.
 //  6. A loop's batch never waits for a disk: a command whose rows are not in
 //     memory, and a write while the store is congested, is left to a worker. See
-//     cold.go.
+//     disk_reads.go.
 package executor
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"log/slog"
 	"runtime/debug"
 	"sync"
@@ -36,6 +34,7 @@ import (
 	"redoubt/budget"
 	"redoubt/command"
 	"redoubt/engine"
+	"redoubt/executor/latch"
 	"redoubt/keyspace"
 	"redoubt/wire"
 )
@@ -48,14 +47,16 @@ type Options struct {
 	Seed   uint64
 	Limits command.Limits
 	Logger *slog.Logger
-	// Receivers says how many clients a message to a channel would reach here, and
-	// whether there may be any at all: see command.Ctx.
+	// Receivers returns how many clients of this process a message to a channel would
+	// reach, and whether there may be any at all: see command.Ctx.
 	Receivers func(channel []byte, shard bool) (n int, heard bool)
-	// RetryFor is how long a call is run again that conflicts with those of other
-	// processes.
+	// RetryFor is how long a call that conflicts with other processes is retried.
 	RetryFor time.Duration
 	// Work is the working memory that the commands on workers share; nil is no limit.
 	Work *budget.Pool
+	// Clients accounts for the memory that clients hold; nil is no limit. Replies of
+	// waiters are charged to Clients until Waiter.Release.
+	Clients *budget.Account
 }
 
 // Executor runs commands on one engine.
@@ -66,17 +67,9 @@ type Executor struct {
 	log      *slog.Logger
 	volatile bool // the engine's commits are durable at once
 	remote   bool
-	shared   engine.Shared // eng, if other processes use its store too: see shared.go
-	retryFor time.Duration
-	looking  looking
-	needy    []atomic.Int32 // by command: see Batch.lone
+	store    store // for one process, or for several: see regime.go
 
-	latches   latches
-	lingerFor time.Duration // see linger.go
-	whole     sync.RWMutex
-	// wholeLast is the ticket of the last commit that held the whole keyspace:
-	// it may have changed any key, and stamped no latch.
-	wholeLast atomic.Uint64
+	latches *latch.Table
 
 	limits    atomic.Pointer[command.Limits]
 	listening atomic.Uint32
@@ -87,37 +80,38 @@ type Executor struct {
 	seed atomic.Uint64
 	idle sync.Pool // of *Batch, for workers
 	work *budget.Pool
+	// clients accounts for the memory that clients hold: see wait_portion.go.
+	clients *budget.Account
 
-	reading  chan struct{} // has a place for each worker that may read from disk
-	crowds   crowds
+	reading  chan struct{} // a semaphore of the workers that read from disk
 	waiting  waiting
-	waker    waker                  // see wake.go
-	onWait   atomic.Pointer[func()] // the same
+	waker    waker                  // see wait_wake.go
+	onWait   atomic.Pointer[func()] // see OnWait
 	watching watching
-	// receivers says how many clients a message would reach.
+	// receivers returns how many clients a message would reach.
 	receivers func(channel []byte, shard bool) (n int, heard bool)
 	Stats     Stats
-	sweep     sweeper
-	// complained is when a failed commit was logged last, in Unix seconds.
+	// onDeferred hears of rows for background work: see OnDeferred.
+	onDeferred func(fx *keyspace.Effects, unknown bool)
+	// complained is when mayComplain last reported true, in Unix seconds.
 	complained atomic.Int64
 }
 
 // Stats are sums over all commits.
 type Stats struct {
 	Hits, Misses, Expired, Changes, Commits, Dropped atomic.Int64
-	// Cold counts commands that a loop left to a worker for want of rows in
+	// Cold counts commands that a loop left to a worker because rows were not in
 	// memory, Warmed pipelines whose rows were fetched first, Slowed writes that a
-	// loop left to a worker since the store was congested.
+	// loop left to a worker because the store was congested.
 	Cold, Warmed, Slowed atomic.Int64
-	// Conflicts counts executions that were run again since another process had
+	// Conflicts counts executions that were retried because another process had
 	// changed what they read.
 	Conflicts atomic.Int64
-	// Joined counts commands that went together with those of other clients on the same
-	// key.
+	// Joined counts commands that ran in a group with those of other clients: group.go.
 	Joined atomic.Int64
 }
 
-// New makes an executor. Start its background work with Background.
+// New makes an executor. Package executor/background does the background work.
 func New(o Options) *Executor {
 	x := &Executor{
 		eng: o.Engine, space: o.Space, clock: o.Clock, log: o.Logger,
@@ -125,34 +119,30 @@ func New(o Options) *Executor {
 		remote:    o.Engine.Capabilities().Remote,
 		reading:   make(chan struct{}, maxReading),
 		receivers: o.Receivers,
-		lingerFor: lingerTime,
-		work:      o.Work,
+		latches: latch.New(latch.Options{
+			Committed: o.Engine.Committed, Scripts: &o.Space.Scripts, Wanted: &o.Space.Wanted,
+		}),
+		work: o.Work, clients: o.Clients,
 	}
-	if o.Engine.Capabilities().Shared {
-		x.shared, x.retryFor = o.Engine.(engine.Shared), cmp.Or(o.RetryFor, 5*time.Second)
-		x.needy = make([]atomic.Int32, maxCommands)
-		x.crowds.at = map[uint32][]*member{}
-	}
-	x.latches.seed = maphash.MakeSeed()
+	x.store = newStore(x, o)
 	x.seed.Store(o.Seed)
 	x.born = uint32(o.Clock().Unix())
 	x.SetLimits(o.Limits)
-	x.sweep.init()
 	x.idle.New = func() any { return x.NewWaitingBatch() }
 	return x
 }
 
-// Engine and Space are what the executor works on.
+// Engine and Space return the engine and the keyspace that the executor works on.
 func (x *Executor) Engine() engine.Engine  { return x.eng }
 func (x *Executor) Space() *keyspace.Space { return x.space }
 
 // SetLimits changes the settings that handlers see.
 func (x *Executor) SetLimits(l command.Limits) { x.limits.Store(&l) }
 
-// Listen sets who is told of committed events, changed keys and messages, with the
-// ticket that must be durable before anybody outside hears of them. It must be
-// called before the first batch. It is called while the latches are held, so in
-// the order of the commits on a key, and must not wait.
+// Listen sets the listener of committed events, changed keys and messages. The listener gets
+// the ticket that must be durable before a client hears of them. Listen must be called
+// before the first batch. The listener is called while the latches are held, so in the
+// order of the commits on a key, and must not wait.
 func (x *Executor) Listen(f func(*keyspace.Effects, engine.Ticket)) { x.listener = f }
 
 // Listening sets the classes of events that handlers note.
@@ -161,69 +151,75 @@ func (x *Executor) Listening(c keyspace.Class) { x.listening.Store(uint32(c)) }
 // Batch is a run of commands that are committed together.
 type Batch struct {
 	x      *Executor
-	worker bool // made for a worker; other batches look at it
 	mode   Mode
+	latch  *latch.Holder
+	regime regime
 
 	open      bool
-	snapshots int // that the call may still have, this one included
+	snapshots int // how many the call may still take, the present one included
 	rows      engine.Batch
 	fx        keyspace.Effects
 	tx        keyspace.Tx
-	ctxs      [maxNested]command.Ctx // of a call, and of those that it runs
+	ctxs      [maxNested]command.Ctx // of a call, and of its nested commands
 	nested    int
-	next      int           // in the queue of EXEC
-	call      *Call         // under way
-	reads     engine.Ticket // what the nested calls of this one may have seen
-	held      []uint32
+	next      int           // index in the queue of EXEC
+	call      *Call         // the one under way
+	reads     engine.Ticket // of the commits that nested commands may have seen
 	inner     []uint32      // scratch: the stripes of a nested command's keys
 	keys      []uint32      // scratch: the stripes of one command's keys
 	ticket    engine.Ticket // of the newest commit that Commit has not returned yet
-	told      engine.Ticket // what the messages of this batch may tell of, besides its own
+	told      engine.Ticket // of the older commits that messages of this batch may tell of
 	replies   []replies
-	served    []*Waiter        // have their reply from this batch
-	later     []keyspace.Ready // to be looked at by somebody who can wait
-	// needy is the command that came without a latch last and needed it: such reads
-	// of large collections mostly come in numbers.
-	needy   *command.Command
-	seconds uint32
-	seed    uint64
-	err     error       // of the last commit
-	guard   sync.Locker // held by the caller of Run
-	ends    lingering
-	shared  sharedRun
-	lease   budget.Lease // of a worker's batch: see memory.go
+	served    []*Waiter        // waiters that have their reply from this batch
+	copied    int              // bytes of replies to the served waiters that only read
+	serving   bool             // the call under way is a waiter's
+	later     []keyspace.Ready // keys whose waiters are left to a goroutine that can wait
+	// secondRowOf is the command that last ran without a latch and needed a second row:
+	// such reads of large collections mostly come in series.
+	secondRowOf *command.Command
+	seconds     uint32
+	seed        uint64
+	err         error        // of the last commit
+	guard       sync.Locker  // held by the caller of Run
+	read        bool         // the view was read, or rows were fetched through it
+	grouped     bool         // the batch holds the latches of all its calls: see group.go
+	lease       budget.Lease // of a worker's batch: see memory.go
 
-	soon        [][]byte // rows to be prefetched, and the bytes of their keys
-	soonBytes   []byte
-	soonLatches []uint32
-	fetched     bool   // soon was fetched, and the next key begins it anew
-	touched     uint32 // what Fetch read, so that it is read
+	wanted        engine.Wanted // rows to be fetched: see prefetch.go
+	wantedLatches []uint32      // the stripes of their keys
+	wantedRow     []byte        // scratch
+	touched       uint32        // the sum that Fetch made, so that its reads are not optimized away
 
-	// Made once, since a closure per command would be an allocation: what is
-	// done with each key of args.
-	eachLatch, eachExpect, eachInner func(i int, _ *command.KeySpec)
+	// eachLatch, eachWanted and eachInner are called with each key of args. They are made
+	// once: a closure per command would be an allocation.
+	eachLatch, eachWanted, eachInner func(i int, _ *command.KeySpec)
 	args                             [][]byte
 	db                               int
+	background                       bool // begin opens a view of background priority
 }
 
 // NewBatch makes a batch for an event loop.
-func (x *Executor) NewBatch() *Batch {
-	b := &Batch{x: x}
+func (x *Executor) NewBatch() *Batch { return x.newBatch(Loop) }
+
+func (x *Executor) newBatch(m Mode) *Batch {
+	b := &Batch{x: x, mode: m, latch: x.latches.NewHolder(m != Loop)}
+	b.regime = x.store.newRegime(b)
 	b.seed = x.seed.Add(0x9e3779b97f4a7c15)
 	b.tx.Space, b.tx.FX, b.tx.Rows.Batch = x.space, &b.fx, &b.rows
+	b.rows.GroupBy(keyspace.RowGroup)
 	for i := range b.ctxs {
 		c := &b.ctxs[i]
 		c.Tx, c.Usage, c.Do, c.Changed = &b.tx, b, b.do, b.watchChanged
 		c.Receivers = x.receivers
 	}
-	b.eachLatch = func(i int, _ *command.KeySpec) { b.keys = append(b.keys, x.latches.of(b.args[i])) }
-	b.eachInner = func(i int, _ *command.KeySpec) { b.inner = append(b.inner, x.latches.of(b.args[i])) }
-	b.eachExpect = func(i int, _ *command.KeySpec) { b.expect(b.args[i], b.db) }
+	b.eachLatch = func(i int, _ *command.KeySpec) { b.keys = append(b.keys, x.latches.Stripe(b.args[i])) }
+	b.eachInner = func(i int, _ *command.KeySpec) { b.inner = append(b.inner, x.latches.Stripe(b.args[i])) }
+	b.eachWanted = func(i int, _ *command.KeySpec) { b.want(b.args[i], b.db) }
 	return b
 }
 
-// begin opens the batch if it is not open. It says false when the whole
-// keyspace is latched by somebody else and the batch may not wait.
+// begin opens the batch if it is not open. It reports false when the keyspace latch is held
+// exclusively by another batch and this one may not wait.
 func (b *Batch) begin() (bool, error) {
 	if b.open {
 		return true, nil
@@ -231,20 +227,11 @@ func (b *Batch) begin() (bool, error) {
 	if !b.lock() {
 		return false, nil
 	}
-	if b.x.shared != nil {
-		if err := b.renew(); err != nil {
-			return false, fmt.Errorf("begin: %w", err)
-		}
-	}
-	view, err := b.x.eng.Begin(b.mode != Loop)
+	view, err := b.regime.begin(engine.ViewOptions{NoWait: b.mode == Loop, Background: b.background})
 	if err != nil {
-		b.unlock()
 		return false, fmt.Errorf("begin: %w", err)
 	}
-	b.open, b.tx.Rows.View = true, view
-	if b.x.shared != nil {
-		b.beginShared(view)
-	}
+	b.open, b.read, b.tx.Rows.View = true, false, view
 	now := b.x.clock()
 	b.tx.Now, b.tx.NowMicros, b.seconds = now.UnixMilli(), now.UnixMicro(), uint32(now.Unix())
 	b.tx.Listening = keyspace.Class(b.x.listening.Load())
@@ -255,31 +242,32 @@ func (b *Batch) begin() (bool, error) {
 	return true, nil
 }
 
-// lock takes the whole keyspace's latch. It says false when the batch would have to
+// lock takes the keyspace latch. It reports false when the batch would have to
 // wait and may not.
 func (b *Batch) lock() bool {
 	switch b.mode {
 	case Loop:
-		return b.x.whole.TryRLock()
+		return b.x.latches.TryShare()
 	case Exclusive:
-		b.x.lockWhole()
+		b.x.latches.LockKeyspace()
 	default:
-		b.x.whole.RLock()
+		b.x.latches.Share()
 	}
 	return true
 }
 
-func (b *Batch) unlock() {
+// unlock releases the keyspace latch; t is the commit's ticket, 0 if there was none.
+func (b *Batch) unlock(t engine.Ticket) {
 	if b.mode == Exclusive {
-		b.x.whole.Unlock()
+		b.x.latches.UnlockKeyspace(t)
 	} else {
-		b.x.whole.RUnlock()
+		b.x.latches.Unshare()
 	}
 }
 
-// Run runs one command and appends its reply to c.Reply. If it returns a detour it has
-// done nothing: the caller commits the batch and then hands the call, which knows the
-// detour, to Executor.RunAlone elsewhere.
+// Run runs one command and appends its reply to c.Reply. If Run returns a detour the call
+// has left no trace: the caller commits the batch and then hands the call, which knows the
+// detour, to Executor.RunOnWorker on another goroutine.
 func (b *Batch) Run(c *Call) keyspace.Detour {
 	c.Failed, c.Blocked, c.Streamed = false, false, false
 	c.Detour = b.run(c)
@@ -290,20 +278,20 @@ func (b *Batch) run(c *Call) keyspace.Detour {
 	b.guard, b.tx.Unrefused = c.Guard, false
 	if b.mode == Loop {
 		c.Cold = false
-		if c.flags()&(command.Alone|command.Slow|command.OneState) != 0 || b.x.remote || c.weight() > heavyArgs {
+		if c.flags()&(command.Exclusive|command.OnWorker|command.OneState) != 0 || b.x.remote || c.weight() > heavyArgs {
 			return keyspace.NeedsWorker
 		}
 		if c.writes() && b.x.eng.Congested() {
 			b.x.Stats.Slowed.Add(1)
 			return keyspace.NeedsWorker
 		}
-	} else if flags := c.flags(); b.mode != Exclusive && flags&command.Alone != 0 || b.mode != Snapshot && flags&command.OneState != 0 {
+	} else if flags := c.flags(); b.mode != Exclusive && flags&command.Exclusive != 0 || b.mode != Snapshot && flags&command.OneState != 0 {
 		return keyspace.NeedsWorker
 	}
-	if !b.shared.together && (b.lease.Held() > 0 || b.rows.Len() >= batchRows || b.rows.Size() >= batchBytes || c.Watch != nil && len(b.fx.Touched) > 0) {
+	if !b.grouped && (b.lease.Held() > 0 || b.rows.Len() >= batchRows || b.rows.Size() >= batchBytes || c.Watch != nil && len(b.fx.Touched) > 0) {
 		b.commit()
 	}
-	for lingered := 0; ; {
+	for waits := 0; ; {
 		ok, err := b.begin()
 		if err != nil {
 			c.Wait, c.Own = 0, false
@@ -315,8 +303,8 @@ func (b *Batch) run(c *Call) keyspace.Detour {
 		}
 		latched, write := b.latchKeys(c)
 		if !latched {
-			if len(b.replies) == 0 { // this was a fresh batch already
-				if lingered++; lingered > maxLinger || !b.linger() {
+			if len(b.replies) == 0 { // the batch was fresh: to commit it frees no latch
+				if waits++; waits > maxLoopWaits || !b.awaitLoops() {
 					return keyspace.NeedsWorker
 				}
 				continue
@@ -328,30 +316,24 @@ func (b *Batch) run(c *Call) keyspace.Detour {
 			c.Begin()
 		}
 		if b.x.remote {
-			b.gather(c)
+			b.fetchFor(c)
 		}
 		switch d := b.attempt(c, write); d {
 		case 0:
 			if c.Blocked {
 				return 0
 			}
-			if b.needy == c.Cmd && b.tx.Reads() < 2 {
-				b.needy = nil
+			if b.secondRowOf == c.Cmd && b.tx.Reads() < 2 {
+				b.secondRowOf = nil
 			}
 			if len(b.fx.Ready) > 0 {
 				b.wake()
 			}
 			return 0
 		case keyspace.Stale:
-			return 0 // the commit will come to nothing
+			return 0 // the commit will conflict, and the batch is retried
 		case keyspace.NeedsLatch:
-			if b.x.shared != nil {
-				b.x.needy[c.Cmd.ID%maxCommands].Store(needyCalls)
-				b.commit()
-				continue // now on the state of one moment
-			}
-			b.needy = c.Cmd
-			if !b.tryLatch(b.keys) {
+			if !b.regime.secondRow(c) {
 				return d
 			}
 		case keyspace.NeedsDisk:
@@ -364,25 +346,33 @@ func (b *Batch) run(c *Call) keyspace.Detour {
 	}
 }
 
-// attempt runs a call whose latches are held, as far as they are needed. If it returns
-// a detour, or the call is blocked, the call has left no trace.
+// maxLoopWaits is how often one command waits for the batches of other event loops.
+const maxLoopWaits = 4
+
+// awaitLoops commits an empty batch and waits until the event loops that hold the latches
+// of the call's keys may have released them.
+func (b *Batch) awaitLoops() bool {
+	if b.mode != Loop {
+		return false
+	}
+	b.commit()
+	return b.latch.AwaitLoops(b.keys)
+}
+
+// attempt runs a call that holds the latches it needs. If attempt returns a detour, or the
+// call blocks, the call has left no trace, but for what a block with Keep keeps.
 func (b *Batch) attempt(c *Call, write bool) keyspace.Detour {
 	start := len(c.Reply.Buf)
 	mark, checks := b.prepare(c, write), b.rows.CheckMark()
 	messages := len(b.fx.Messages)
 	err := b.exec(c)
-	if b.x.shared != nil {
-		if c.Watching != nil && err == nil {
-			b.saw(c)
-		}
-		b.guarded(mark, checks, err)
-	}
+	b.regime.executed(c, mark, checks, err)
 	if failed := b.tx.Err(); failed != nil {
 		err = b.outOfMemory(failed)
 	}
 	d := b.detour(err)
 	if d == keyspace.Stale {
-		b.shared.outdated = true
+		b.regime.stale()
 		b.tx.Rollback(mark)
 		c.Reply.Buf = c.Reply.Buf[:start]
 		return d
@@ -410,10 +400,8 @@ func (b *Batch) attempt(c *Call, write bool) keyspace.Detour {
 		case d != 0:
 			return d
 		case waits:
-			if w != nil && b.x.shared != nil {
-				b.parks(w)
-			} else if w != nil {
-				b.x.enqueue(w)
+			if w != nil {
+				b.regime.park(w)
 			}
 			c.Blocked = true
 			c.Wait, c.Own = 0, false
@@ -431,7 +419,7 @@ func (b *Batch) attempt(c *Call, write bool) keyspace.Detour {
 	return 0
 }
 
-// detour is the one that an error of an execution asks for, if any.
+// detour returns the detour that the error of an execution asks for, 0 if none.
 func (b *Batch) detour(err error) keyspace.Detour {
 	if err == nil {
 		return 0
@@ -446,34 +434,31 @@ func (b *Batch) detour(err error) keyspace.Detour {
 		return keyspace.NeedsDisk
 	case b.mode == Snapshot && b.snapshots > 1 && errors.Is(err, engine.ErrSnapshotLost):
 		return keyspace.NeedsSnapshot
-	case b.x.shared != nil && errors.Is(err, engine.ErrConflict):
+	case errors.Is(err, engine.ErrConflict):
 		return keyspace.Stale
 	}
 	return d
 }
 
-// prepare has the handler of a call find what it needs.
+// prepare sets up the transaction for the handler of a call, and returns the mark to roll
+// back to.
 func (b *Batch) prepare(c *Call, write bool) keyspace.TxMark {
 	mark := b.tx.Start()
 	b.nested, b.next, b.reads = 0, 0, 0
-	// Without keys there are no latches: such a call must not write, whatever
-	// its handler thinks of its arguments.
+	// A call without keys holds no latches, and so must not write, whatever its handler
+	// makes of its arguments.
 	b.tx.DB, b.tx.Writable = c.DB, write && (len(b.keys) > 0 || b.mode >= Snapshot)
-	b.tx.Latched = write || len(b.keys) != 1 || b.x.latches.tab[b.keys[0]].owner.Load() == b
-	b.tx.Worker = b.mode != Loop && (write || b.mode == Snapshot)
+	b.tx.Worker = b.mode != Loop && (write || b.mode == Snapshot || b.serving)
 	b.tx.Cold = c.Cold
-	b.tx.OneState = b.mode >= Snapshot || b.x.shared != nil && !write
-	if b.x.shared != nil {
-		b.tx.Latched = !b.lone(c, write)
-	}
 	b.tx.By = c.By
+	b.regime.prepare(c, write)
 	return mark
 }
 
-// heavyArgs is how many arguments a command may have to be run on a loop.
+// heavyArgs is the largest number of arguments of a command that an event loop runs.
 const heavyArgs = 2048
 
-// A batch is committed when it holds so much, even within a turn: what it holds
+// A batch that reaches one of these sizes is committed within the turn: its rows
 // should stay in the processor's cache, and its latches should not be held for
 // long. By then the cost of a commit is spread over enough commands.
 const (
@@ -481,8 +466,8 @@ const (
 	batchBytes = 128 << 10
 )
 
-// exec runs the handler. A panic in it is a bug, but one client's bug must not
-// take the others' server away.
+// exec runs the handler of a call. A panic of the handler becomes an error: the bug of one
+// command must not end the server for all clients.
 func (b *Batch) exec(c *Call) (err error) {
 	if c.Cold {
 		b.x.reading <- struct{}{}
@@ -492,8 +477,7 @@ func (b *Batch) exec(c *Call) (err error) {
 			<-b.x.reading
 		}
 		if p := recover(); p != nil {
-			b.x.log.Error("a command panicked", "command", c.Cmd.FullName, "panic", p, "stack", string(debug.Stack()))
-			err = errors.New("internal error, see the server's log")
+			err = b.x.internalError("a command panicked", "command", c.Cmd.FullName, "panic", p, "stack", string(debug.Stack()))
 		}
 	}()
 	b.call = c
@@ -521,7 +505,7 @@ func (b *Batch) exec(c *Call) (err error) {
 	return c.Cmd.Run(ctx)
 }
 
-// context prepares what the handler of a call sees.
+// context prepares the command.Ctx of a call's handler.
 func (b *Batch) context(depth int, cmd *command.Command, args [][]byte, w *wire.Writer) *command.Ctx {
 	ctx := &b.ctxs[depth]
 	ctx.Reset()
@@ -530,9 +514,8 @@ func (b *Batch) context(depth int, cmd *command.Command, args [][]byte, w *wire.
 	return ctx
 }
 
-// latchKeys finds the stripes of the call's keys and takes their latches if the
-// command writes, may wait, or reads several keys. Another read of one key goes
-// without.
+// latchKeys sets b.keys to the stripes of the call's keys, and takes their latches if the
+// call needs them. ok is false if a latch is taken and the batch may not wait.
 func (b *Batch) latchKeys(c *Call) (ok, write bool) {
 	write = c.writes()
 	b.keys = b.keys[:0]
@@ -543,56 +526,49 @@ func (b *Batch) latchKeys(c *Call) (ok, write bool) {
 		b.latchQueue(c)
 	} else if i, one := c.Cmd.OneKeyAt(); one {
 		if i < len(c.Args) {
-			b.keys = append(b.keys, b.x.latches.of(c.Args[i]))
+			b.keys = append(b.keys, b.x.latches.Stripe(c.Args[i]))
 		}
 	} else if len(c.Cmd.Keys) > 0 {
 		b.args = c.Args
 		if !c.Cmd.EachKey(c.Args, b.eachLatch) {
-			b.keys = b.keys[:0] // the arguments do not fit, as the handler will say
+			b.keys = b.keys[:0] // wrong arguments: the handler returns the error
 		}
 	}
-	if b.x.shared != nil && !write && c.Watch == nil && c.Cmd.Flags&command.Blocking == 0 {
-		return true, false // a view shows one state
-	}
-	if len(b.keys) == 0 || (len(b.keys) == 1 && c.Cmd.Flags&(command.Write|command.MayReplicate|command.Blocking) == 0 && c.Watch == nil && c.Queue == nil && b.mode == Loop) {
-		if b.needy == c.Cmd {
-			b.tryLatch(b.keys) // else it tries without
-		}
+	if !b.regime.needsLatches(c, write) {
 		return true, write
 	}
-	if b.mode != Loop && len(b.held) == 0 {
-		b.keys = b.latch(b.keys)
+	if b.mode != Loop && len(b.latch.Held()) == 0 {
+		b.keys = b.latch.Lock(b.keys)
 		return true, write
 	}
-	return b.tryLatch(b.keys), write
+	return b.latch.Try(b.keys), write
 }
 
-// used marks the keys as used, and says what the reply must wait for: a write,
-// and a read of what this batch wrote, for the batch's own commit; another read
-// for the commits that it may have seen.
+// used marks the keys as used, and sets what the reply waits for: a write, and a
+// read of what this batch wrote, wait for the batch's own commit; any other read
+// waits for the commits that it may have seen.
 func (b *Batch) used(c *Call, write bool) {
 	c.Wait, c.Own = 0, write
 	if c.Cmd.Flags&command.PubSubFlag != 0 {
-		c.Own = false // a message tells of nothing that is stored
+		c.Own = false // a message reveals nothing that is stored
 		return
 	}
-	touch := !c.NoTouch && c.Cmd.Flags&command.Peek == 0
+	touch := !c.NoTouch && c.Cmd.Flags&command.NoTouch == 0
 	if !b.x.volatile {
-		c.Wait = engine.Ticket(b.x.wholeLast.Load())
+		c.Wait = b.x.latches.KeyspaceLast()
 	}
 	for _, i := range b.keys {
-		s := &b.x.latches.tab[i]
-		if touch && s.used.Load() != b.seconds {
-			s.used.Store(b.seconds)
+		if touch {
+			b.x.latches.SetUsed(i, b.seconds)
 		}
 		if b.x.volatile {
 			continue
 		}
-		if s.owner.Load() == b {
+		if b.latch.Holds(i) {
 			c.Own = true
-			c.Wait = max(c.Wait, engine.Ticket(s.last.Load()))
+			c.Wait = max(c.Wait, b.x.latches.Last(i))
 		} else {
-			c.Wait = max(c.Wait, b.x.seen(i))
+			c.Wait = max(c.Wait, b.x.latches.Seen(i))
 		}
 	}
 	if len(b.keys) == 0 && !b.x.volatile {
@@ -602,11 +578,10 @@ func (b *Batch) used(c *Call, write bool) {
 }
 
 // NewWaitingBatch makes a batch for a goroutine that may wait and may take
-// long. Only commands that need the whole keyspace or one state of it are
-// refused by its Run.
+// long. Its Run refuses (keyspace.NeedsWorker) only commands that need the keyspace
+// latch or one state of all keys.
 func (x *Executor) NewWaitingBatch() *Batch {
-	b := x.NewBatch()
-	b.worker, b.mode = true, Worker
+	b := x.newBatch(Worker)
 	if x.eng.Capabilities().CheapRangeDelete {
 		b.tx.Aside = x.commitAside
 	}

@@ -16,7 +16,7 @@ func TestSweepOfFields(t *testing.T) {
 	limits := *f.x.limits.Load()
 	limits.HashEntries, limits.HashValue = 16, 64
 	f.x.SetLimits(limits)
-	const large = 3*fieldStep + 7
+	const large = 3*512 + 7
 	for i := range 100 { // packed
 		f.do(fmt.Sprintf("hset small%d a 1 b 2", i))
 		f.do(fmt.Sprintf("hpexpireat small%d %d fields 1 a", i, testNow+1000+i%7))
@@ -34,7 +34,7 @@ func TestSweepOfFields(t *testing.T) {
 	f.do("hset gone a 1 b 2")
 	f.do(fmt.Sprintf("hpexpireat gone %d fields 2 a b", testNow+1000))
 
-	f.x.Sweep(t.Context())
+	f.bg.Sweep(t.Context())
 	f.want("before their time", f.do("hlen large"), fmt.Sprint(large+2))
 	before := f.rows()
 	equal(t, "rows by time", before[3], large+1)
@@ -44,10 +44,10 @@ func TestSweepOfFields(t *testing.T) {
 	f.want("the key of the last field", f.do("exists gone"), "0")
 	most := 0
 	f.eng.onVisible(func(engine.Ticket) { most++ })
-	f.x.Sweep(t.Context())
+	f.bg.Sweep(t.Context())
 	f.eng.onVisible(nil)
-	if most < large/fieldStep {
-		t.Errorf("%d commits: a step was larger than %d fields", most, fieldStep)
+	if most < large/512 {
+		t.Errorf("%d commits: a step was larger than %d fields", most, 512)
 	}
 	f.want("keys", f.do("dbsize"), "101")
 	rows := f.rows()
@@ -57,11 +57,11 @@ func TestSweepOfFields(t *testing.T) {
 	for i := range 100 {
 		f.want("small", f.do(fmt.Sprintf("hlen small%d", i)), "1")
 	}
-	f.x.Sweep(t.Context()) // finds that nothing is due any more
+	f.bg.Sweep(t.Context()) // finds that nothing is due any more
 	equal(t, "next", f.x.space.NextDue(), int64(testNow+5000))
 
 	f.now.Add(5000)
-	f.x.Sweep(t.Context())
+	f.bg.Sweep(t.Context())
 	f.want("what is left", f.do("hkeys large"), "[stays]")
 	equal(t, "expire rows", f.rows()[5], 0)
 }

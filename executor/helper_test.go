@@ -17,6 +17,7 @@ import (
 	"redoubt/command"
 	"redoubt/engine"
 	"redoubt/engine/mem"
+	"redoubt/executor/background"
 	"redoubt/internal/race"
 	"redoubt/keyspace"
 	"redoubt/wire"
@@ -30,6 +31,7 @@ import (
 type fixture struct {
 	t   testing.TB
 	x   *Executor
+	bg  *background.Worker
 	eng *journal
 	now atomic.Int64 // Unix milliseconds
 	log *logbook
@@ -59,11 +61,12 @@ func open(t testing.TB, j *journal) *fixture {
 	j.flush()
 	f := &fixture{t: t, eng: j, log: &logbook{}}
 	f.now.Store(testNow)
+	log := slog.New(slog.NewTextHandler(f.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	clock := func() time.Time { return time.UnixMilli(f.now.Load()) }
 	f.x = New(Options{
-		Engine: j, Space: space, Seed: 1, Logger: slog.New(slog.NewTextHandler(f.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Clock:  func() time.Time { return time.UnixMilli(f.now.Load()) },
-		Limits: command.Limits{MaxBulk: 512 << 20},
+		Engine: j, Space: space, Seed: 1, Logger: log, Clock: clock, Limits: command.Limits{MaxBulk: 512 << 20},
 	})
+	f.bg = background.New(background.Options{Executor: f.x, Engine: j, Space: space, Clock: clock, Logger: log})
 	return f
 }
 
@@ -113,7 +116,7 @@ func words(line string) (args [][]byte) {
 	return args
 }
 
-// try runs a command and says whether the batch took it.
+// try runs a command and reports whether the batch took it.
 func (c *client) try(line string) bool {
 	args := words(line)
 	return c.tryCmd(table().Find(args), args)
@@ -160,23 +163,23 @@ func (c *client) do(line string) string {
 	c.f.t.Helper()
 	if !c.try(line) {
 		c.b.Commit()
-		return c.f.alone(c.db, line)
+		return c.f.worker(c.db, line)
 	}
 	_, s := c.commit()
 	return s
 }
 
-// alone runs a command on a worker.
-func (f *fixture) alone(db int, line string) string {
+// worker runs a command on a worker.
+func (f *fixture) worker(db int, line string) string {
 	args := words(line)
-	_, _, s := f.aloneCmd(table().Find(args), db, args)
+	_, _, s := f.workerCmd(table().Find(args), db, args)
 	return s
 }
 
-func (f *fixture) aloneCmd(cmd *command.Command, db int, args [][]byte) (engine.Ticket, Call, string) {
+func (f *fixture) workerCmd(cmd *command.Command, db int, args [][]byte) (engine.Ticket, Call, string) {
 	w := wire.Writer{Proto: 2}
 	c := Call{Cmd: cmd, Args: args, DB: db, Reply: &w}
-	t := f.x.RunAlone(&c)
+	t := f.x.RunOnWorker(&c)
 	return t, c, short(w.Buf)
 }
 
@@ -327,11 +330,11 @@ func (j *journal) Err() error {
 	return nil
 }
 
-func (j *journal) Begin(wait bool) (engine.View, error) {
+func (j *journal) Begin(o engine.ViewOptions) (engine.View, error) {
 	if err := j.Err(); err != nil {
 		return nil, err
 	}
-	v, err := j.Engine.Begin(wait)
+	v, err := j.Engine.Begin(o)
 	if err == nil {
 		j.began.Add(1)
 	}
@@ -374,6 +377,10 @@ func (v *journalView) Commit(b *engine.Batch) (engine.Ticket, error) {
 
 func (v *journalView) Iter(lo, hi []byte, reverse bool) engine.Iterator {
 	return &journalIter{v.View.Iter(lo, hi, reverse), v.j}
+}
+
+func (v *journalView) Edge(lo, hi []byte, reverse bool, b []byte) ([]byte, int, bool, error) {
+	return engine.EdgeByIter(v, lo, hi, reverse, b)
 }
 
 type journalIter struct {

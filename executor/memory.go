@@ -8,28 +8,28 @@ import (
 	"redoubt/command"
 )
 
-// Working memory of commands. keyspace/memory.go counts it; package budget has it.
+// Working memory of commands. keyspace/memory.go counts it; package budget grants it.
 //
 // A call on a worker grows its batch's lease while its handler runs. When others hold
-// the memory, the call is rolled back, its batch gives latches and memory back, and
+// the memory, the call is rolled back, its batch releases latches and memory, and
 // the call waits for its turn; then it is run again, and may wait for memory while it
-// runs. No other call ever waits for memory with anything in its hands:
+// runs. No other call ever waits for memory while it holds anything:
 //
-//   - Latches, the whole keyspace's included, and places for reading from disk are
+//   - Latches, the keyspace latch included, and places for reading from disk are
 //     taken before the handler runs, when the lease holds nothing: Run commits a batch
-//     whose lease holds something first. (Commands that go together on a shared store
-//     have all their latches from the beginning.) A nested command only tries latches.
-//   - So whoever holds memory waits for a disk or for a client at most, and ends; or
-//     wants more memory, and then it has the turn, or is rolled back.
-//   - Whoever has the turn thus waits for calls that end without it.
+//     whose lease holds something first. (A group of calls on a shared store takes all
+//     its latches at the beginning.) A nested command only tries latches.
+//   - So a call that holds memory waits for a disk or a client at most, and ends; or it
+//     wants more memory, and then has the turn, or is rolled back.
+//   - So the call that has the turn waits only for calls that end without waiting for it.
 //
-// A reply that is sent in parts cannot be taken back. From the first part on the call
-// is refused nothing, and lets go of the turn: its client may take its time.
+// A reply that is sent in parts cannot be rolled back. From the first part on the call
+// is refused no memory, and releases the turn: its client may read slowly.
 
-// Gone is a command.Caller that knows when nobody wants the result any more.
+// Gone is an optional interface of a command.Caller: it reports whether the client has left.
 type Gone interface{ Gone() bool }
 
-// gone says that nobody wants the result of the call under way.
+// gone reports whether the client of the call under way has left.
 func (b *Batch) gone() bool {
 	if b.call == nil {
 		return false
@@ -38,8 +38,8 @@ func (b *Batch) gone() bool {
 	return ok && g.Gone()
 }
 
-// awaitTurn waits until it is the call's turn to be run again. It says false, and has
-// answered, when nobody wants that any more.
+// awaitTurn waits until the call has the turn and may be run again. It reports false, and
+// has failed the call, if the client has left.
 func (b *Batch) awaitTurn(c *Call) bool {
 	b.call = c
 	err := b.lease.Await(b.gone)
@@ -50,14 +50,15 @@ func (b *Batch) awaitTurn(c *Call) bool {
 	return err == nil
 }
 
-// keepsMemory is called when the call can no longer be rolled back.
+// keepsMemory lets the call take any memory from now on, since it can no longer be rolled
+// back, and passes the turn on.
 func (b *Batch) keepsMemory() {
 	b.tx.Unrefused = true
 	b.lease.Pass()
 }
 
-// outOfMemory is the error of an execution, with a text for the client if there was
-// not enough memory.
+// outOfMemory returns the error of an execution, with a text for the client if the
+// execution needed more memory than there is.
 func (b *Batch) outOfMemory(err error) error {
 	if errors.Is(err, budget.ErrTooLarge) {
 		return command.Error(fmt.Sprintf("OOM command not allowed: it needs more working memory than all commands may have together, %d MB; "+

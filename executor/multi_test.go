@@ -46,7 +46,7 @@ func (c *client) exec(w *Watch, lines ...string) string {
 	}
 	c.b.Commit()
 	call := c.call
-	c.f.x.RunAlone(&call)
+	c.f.x.RunOnWorker(&call)
 	return c.take()
 }
 
@@ -97,7 +97,7 @@ func TestATransactionThatMeetsAColdRowLeavesNoTrace(t *testing.T) {
 	c.b.Commit()
 	f.want("effects", seen(), "hits 0 misses 0 expired 0 changes 2 events ")
 	call := c.call
-	f.x.RunAlone(&call)
+	f.x.RunOnWorker(&call)
 	f.want("on a worker", c.take(), "[2 1 3]")
 	f.free()
 }
@@ -182,7 +182,7 @@ func TestWatch(t *testing.T) {
 				f.now.Add(tc.at)
 				switch cmd := table().Find(words(tc.change)); {
 				case cmd == nil: // ping
-				case same && cmd.Flags&(command.Alone|command.Slow) == 0:
+				case same && cmd.Flags&(command.Exclusive|command.OnWorker) == 0:
 					c.run(tc.change)
 					c.w.Buf = c.w.Buf[:0]
 				default:
@@ -263,7 +263,7 @@ func TestTransfersKeepTheSum(t *testing.T) {
 				if c.b.Run(&c.call) != 0 {
 					c.b.Commit()
 					call := c.call
-					f.x.RunAlone(&call)
+					f.x.RunOnWorker(&call)
 				}
 				c.commit()
 				a, err1 := strconv.Atoi(c.do(fmt.Sprintf("get acc%d", from)))
@@ -333,7 +333,7 @@ func TestAScriptReachesKeysItDidNotDeclare(t *testing.T) {
 	f.want("a meanwhile", f.do("get a"), "2")
 	done := make(chan string)
 	go func() {
-		_, _, s := f.aloneCmd(s, 0, words("scripted a"))
+		_, _, s := f.workerCmd(s, 0, words("scripted a"))
 		done <- s
 	}()
 	other.commit()
@@ -382,7 +382,7 @@ func TestLocalCommandsAreNotRepeated(t *testing.T) {
 			equal(t, "runs on the loop", who.runs, 0)
 		}
 		who.runs = 0
-		f.x.RunAlone(&c)
+		f.x.RunOnWorker(&c)
 		f.want("exec", short(w.Buf), "[OK 1 OK]")
 		equal(t, "runs", who.runs, 2)
 		equal(t, "selected", c.Selected, 2)
@@ -457,7 +457,7 @@ func TestHeavyTransactionsLeaveTheLoop(t *testing.T) {
 	ok, c := try(3)
 	equal(t, "three on a loop", ok, false)
 	equal(t, "detour", c.call.Detour, keyspace.TakesLong)
-	f.x.RunAlone(&c.call)
+	f.x.RunOnWorker(&c.call)
 	f.want("three on a worker", c.take(), "[OK OK OK]")
 
 	c = f.client()

@@ -3,12 +3,14 @@ package executor
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"runtime"
 	"strings"
 	"testing"
 
 	"redoubt/command"
 	"redoubt/engine"
+	"redoubt/executor/latch"
 	"redoubt/keyspace"
 	"redoubt/wire"
 )
@@ -20,8 +22,8 @@ func custom(name string, flags command.Flags, run func(*command.Ctx) error) *com
 	}
 }
 
-// store writes a plain string through a transaction.
-func store(tx *keyspace.Tx, key []byte, value string) {
+// storeString writes a plain string through a transaction.
+func storeString(tx *keyspace.Tx, key []byte, value string) {
 	old := tx.Find(key)
 	tx.Store(key, old, keyspace.Meta{Type: keyspace.String, Encoding: keyspace.Raw, Body: []byte(value)})
 	tx.Changed(keyspace.StringEv, "set", key)
@@ -62,7 +64,7 @@ func TestAReadOfOneKeyTakesNoLatch(t *testing.T) {
 	a.run("set k new")
 	b.run("get k")
 	b.run("get other")
-	equal(t, "latches of the reader", len(b.b.held), 0)
+	equal(t, "latches of the reader", len(b.b.latch.Held()), 0)
 	_, s := b.commit()
 	f.want("while a writer holds the latch", s, "old (nil)")
 	a.commit()
@@ -95,17 +97,11 @@ func TestALatchThatAnotherBatchHolds(t *testing.T) {
 // free checks that nobody holds a latch.
 func (f *fixture) free() {
 	f.t.Helper()
-	for i := range f.x.latches.tab {
-		if s := &f.x.latches.tab[i]; s.owner.Load() != nil || !s.mu.TryLock() {
-			f.t.Fatalf("stripe %d is still latched", i)
-		} else {
-			s.mu.Unlock()
-		}
-	}
-	if !f.x.whole.TryLock() {
+	equal(f.t, "held stripes", f.x.latches.Held(), 0)
+	if !f.x.latches.TryLockKeyspace() {
 		f.t.Fatal("the whole keyspace is still latched")
 	}
-	f.x.whole.Unlock()
+	f.x.latches.UnlockKeyspace(0)
 	equal(f.t, "open views", f.eng.began.Load(), 0)
 }
 
@@ -145,7 +141,7 @@ func TestASecondReadNeedsTheLatch(t *testing.T) {
 	_, s = c.commit()
 	f.want("replies", s, "OK [x x]")
 	runs = nil
-	if _, _, s := f.aloneCmd(twice(&runs), 0, words("twice k")); s != "[x x]" || fmt.Sprint(runs) != "[true]" {
+	if _, _, s := f.workerCmd(twice(&runs), 0, words("twice k")); s != "[x x]" || fmt.Sprint(runs) != "[true]" {
 		t.Errorf("on a worker: %s, runs %v", s, runs)
 	}
 	f.free()
@@ -158,7 +154,7 @@ func TestAHeavyCommandIsLeftToAWorker(t *testing.T) {
 	var events int
 	f.x.Listen(func(e *keyspace.Effects, _ engine.Ticket) { events += len(e.Events) })
 	heavy := custom("heavy", command.Write, func(c *command.Ctx) error {
-		store(c.Tx, c.Args[1], "v")
+		storeString(c.Tx, c.Args[1], "v")
 		c.Tx.NewRef(c.Args[1], 1)
 		c.Reply.OK()
 		c.Tx.Heavy(1 << 30)
@@ -171,7 +167,7 @@ func TestAHeavyCommandIsLeftToAWorker(t *testing.T) {
 	f.want("replies", s, "OK")
 	equal(t, "events of the first command", events, 2)
 	f.want("rolled back", f.do("exists k"), "0")
-	if _, _, s := f.aloneCmd(heavy, 0, words("heavy k")); s != "OK" {
+	if _, _, s := f.workerCmd(heavy, 0, words("heavy k")); s != "OK" {
 		t.Errorf("on a worker: %s", s)
 	}
 	f.want("stored", f.do("get k"), "v")
@@ -181,7 +177,7 @@ func TestAHeavyCommandIsLeftToAWorker(t *testing.T) {
 func TestSlowCommandsAreForWorkers(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	slow := custom("slow", command.Write|command.Slow, func(c *command.Ctx) error {
+	slow := custom("slow", command.Write|command.OnWorker, func(c *command.Ctx) error {
 		c.Reply.Bool(c.Tx.Worker)
 		return nil
 	})
@@ -206,9 +202,9 @@ func TestAnAloneCommandWaitsForOpenBatches(t *testing.T) {
 	equal(t, "on a loop", a.try("flushall"), false)
 	a.run("set k 1")
 	done := make(chan string)
-	go func() { done <- f.alone(0, "flushall") }()
-	for f.x.whole.TryRLock() { // until it waits
-		f.x.whole.RUnlock()
+	go func() { done <- f.worker(0, "flushall") }()
+	for f.x.latches.TryShare() { // until it waits
+		f.x.latches.Unshare()
 		runtime.Gosched()
 	}
 	equal(t, "a new batch does not wait", b.try("get k"), false)
@@ -233,13 +229,13 @@ func TestOneState(t *testing.T) {
 	f := newFixture(t)
 	f.do("mset a 1 b 1")
 	f.eng.onSnapshot(func() {
-		if f.x.whole.TryLock() {
-			f.x.whole.Unlock()
+		if f.x.latches.TryLockKeyspace() {
+			f.x.latches.UnlockKeyspace(0)
 			t.Error("the databases may be swapped while the snapshot is taken")
 		}
 	})
 	cmd := &command.Command{
-		Name: "walk", FullName: "walk", Flags: command.ReadOnly | command.OneState | command.Slow,
+		Name: "walk", FullName: "walk", Flags: command.ReadOnly | command.OneState | command.OnWorker,
 		Run: func(c *command.Ctx) error {
 			f.do("mset a 2 c 2")
 			f.do("del b")
@@ -250,14 +246,14 @@ func TestOneState(t *testing.T) {
 			return nil
 		},
 	}
-	_, _, s := f.aloneCmd(cmd, 0, words("walk"))
+	_, _, s := f.workerCmd(cmd, 0, words("walk"))
 	f.want("one state", s, "2 1")
 	f.want("afterwards", f.do("mget a b c"), "[2 (nil) 2]")
 	write := &command.Command{
 		Name: "bad", FullName: "bad", Flags: command.Write | command.OneState, Keys: command.OneKey(1, command.RW),
-		Run: func(c *command.Ctx) error { store(c.Tx, c.Args[1], "v"); c.Reply.OK(); return nil },
+		Run: func(c *command.Ctx) error { storeString(c.Tx, c.Args[1], "v"); c.Reply.OK(); return nil },
 	}
-	if _, _, s := f.aloneCmd(write, 0, words("bad k")); !strings.Contains(s, "snapshot tried to write") {
+	if _, _, s := f.workerCmd(write, 0, words("bad k")); !strings.Contains(s, "snapshot tried to write") {
 		t.Errorf("a write on a snapshot: %s", s)
 	}
 	f.free()
@@ -283,7 +279,7 @@ func TestRevokedSnapshot(t *testing.T) {
 		snapshots, runs := 0, 0
 		f.eng.onSnapshot(func() { snapshots++ })
 		cmd := &command.Command{
-			Name: "walk", FullName: "walk", Flags: command.ReadOnly | command.Slow | c.flags,
+			Name: "walk", FullName: "walk", Flags: command.ReadOnly | command.OnWorker | c.flags,
 			Run: func(ctx *command.Ctx) error {
 				runs++
 				if c.streams {
@@ -303,7 +299,7 @@ func TestRevokedSnapshot(t *testing.T) {
 		if c.streams {
 			call.Sink = func(*wire.Writer) error { return nil }
 		}
-		f.x.RunAlone(call)
+		f.x.RunOnWorker(call)
 		if s := string(call.Reply.Buf); !strings.Contains(s, c.want) || call.Failed != (c.want != "done") {
 			t.Errorf("%d revoked: %q, failed %v", c.revoked, s, call.Failed)
 		}
@@ -318,8 +314,8 @@ func TestRevokedSnapshot(t *testing.T) {
 func failing(flags command.Flags, fail func(*command.Ctx) error) *command.Command {
 	return custom("failing", flags, func(c *command.Ctx) error {
 		c.Tx.Read(c.Args[1])
-		store(c.Tx, c.Args[1], "failed")
-		store(c.Tx, []byte(string(c.Args[1])+"2"), "failed")
+		storeString(c.Tx, c.Args[1], "failed")
+		storeString(c.Tx, []byte(string(c.Args[1])+"2"), "failed")
 		m := c.Tx.Find(c.Args[1])
 		m.Expire = c.Tx.Now + 1
 		c.Tx.Store(c.Args[1], c.Tx.Find(c.Args[1]), m)
@@ -332,7 +328,8 @@ func failing(flags command.Flags, fail func(*command.Ctx) error) *command.Comman
 
 func TestAFailedCommandLeavesNoTrace(t *testing.T) {
 	t.Parallel()
-	const internal = "!ERR internal error, see the server's log"
+	const internal = "!ERR internal error ID, see the server's log for this number"
+	id := regexp.MustCompile("internal error ([0-9a-f]{8}),")
 	for name, c := range map[string]struct {
 		flags command.Flags
 		fail  func(*command.Ctx) error
@@ -366,6 +363,9 @@ func TestAFailedCommandLeavesNoTrace(t *testing.T) {
 			equal(t, "failed", a.call.Failed, false)
 			a.run("dbsize")
 			_, s := a.commit()
+			if m := id.FindStringSubmatch(s); m != nil && strings.Contains(f.log.String(), "id="+m[1]) {
+				s = strings.Replace(s, m[1], "ID", 1)
+			}
 			f.want("replies", s, "OK "+c.want+" during 1")
 			f.want("rows", fmt.Sprint(f.rows()), rows)
 			equal(t, "events", strings.Join(names, " "), "set:k")
@@ -415,29 +415,29 @@ func TestLatchesAreThoseOfTheKeys(t *testing.T) {
 				continue
 			}
 			want := make(map[uint32]bool)
-			if !cmd.EachKey(args, func(i int, _ *command.KeySpec) { want[f.x.latches.of(args[i])] = true }) {
+			if !cmd.EachKey(args, func(i int, _ *command.KeySpec) { want[f.x.latches.Stripe(args[i])] = true }) {
 				clear(want) // the handler will refuse them
 			}
 			write := *cmd
 			write.Flags |= command.Write
 			b.latchKeys(&Call{Cmd: &write, Args: args, Reply: &wire.Writer{}})
 			got := make(map[uint32]bool)
-			for _, i := range b.held {
+			for _, i := range b.latch.Held() {
 				got[i] = true
 			}
 			if fmt.Sprint(got) != fmt.Sprint(want) {
 				t.Errorf("%s, %q: latches %v, want %v", cmd.Name, line, got, want)
 			}
-			b.unlatch(0)
+			b.latch.Release(0)
 		}
 	}
 }
 
 // A write without keys has no latches: it must run alone.
-func TestWritesHaveKeysOrRunAlone(t *testing.T) {
+func TestWritesHaveKeysOrRunOnWorker(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	write := func(c *command.Ctx) error { store(c.Tx, []byte("k"), "v"); c.Reply.OK(); return nil }
+	write := func(c *command.Ctx) error { storeString(c.Tx, []byte("k"), "v"); c.Reply.OK(); return nil }
 	for _, keys := range [][]command.KeySpec{
 		nil, command.OneKey(7, command.RW), command.KeyRange(1, 7, 1, command.RW), command.KeyNum(2, command.RW),
 		append(command.OneKey(1, command.RW), command.KeyNum(2, command.RW)...),
@@ -448,13 +448,13 @@ func TestWritesHaveKeysOrRunAlone(t *testing.T) {
 		if _, s := c.commit(); !strings.Contains(s, "has no keys") {
 			t.Errorf("%+v: %s", keys, s)
 		}
-		if _, _, s := f.aloneCmd(cmd, 0, words("w k k")); !strings.Contains(s, "has no keys") {
+		if _, _, s := f.workerCmd(cmd, 0, words("w k k")); !strings.Contains(s, "has no keys") {
 			t.Errorf("%+v on a worker: %s", keys, s)
 		}
 	}
 	f.want("nothing was stored", f.do("exists k"), "0")
 	for _, c := range table().All() {
-		if c.Run != nil && c.Flags&command.Write != 0 && c.Flags&command.Alone == 0 && len(c.Keys) == 0 {
+		if c.Run != nil && c.Flags&command.Write != 0 && c.Flags&command.Exclusive == 0 && len(c.Keys) == 0 {
 			t.Errorf("%s writes and has no keys", c.FullName)
 		}
 		if c.Run != nil && c.Flags&command.Write != 0 && c.Flags&command.OneState != 0 {
@@ -473,10 +473,10 @@ func TestIdleTime(t *testing.T) {
 	f.want("used", f.do("get k"), "v")
 	f.now.Add(3000)
 	f.want("since then", f.do("object idletime k"), "3")
-	f.alone(0, "mget k k") // a worker marks the key, and no other
+	f.worker(0, "mget k k") // a worker marks the key, and no other
 	marked := 0
-	for i := range f.x.latches.tab {
-		if f.x.latches.tab[i].used.Load() != 0 {
+	for i := range uint32(latch.Stripes) {
+		if f.x.latches.Used(i) != 0 {
 			marked++
 		}
 	}
@@ -498,7 +498,10 @@ func TestPrefetchIsBounded(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	b := f.x.NewBatch()
-	args := words("mget" + strings.Repeat(" key", 10*maxSoon))
+	args := words("mget")
+	for i := range 10 * maxWanted {
+		args = append(args, fmt.Append(nil, i))
+	}
 	cmd := table().Find(args)
 	for range 3 {
 		b.Prefetch(cmd, args, 1)
@@ -506,10 +509,12 @@ func TestPrefetchIsBounded(t *testing.T) {
 		b.Prefetch(table().Find(words("get k")), words("get"), 0) // not checked yet
 		b.Prefetch(table().Find(words("dbsize")), words("dbsize"), 0)
 	}
-	equal(t, "rows", len(b.soon), maxSoon)
+	equal(t, "rows", b.wanted.Len(), maxWanted)
+	equal(t, "latches", len(b.wantedLatches), maxWanted)
 	equal(t, "cold", b.Fetch(), 0)
 	b.Prefetch(table().Find(words("get k")), words("get k"), 0) // begins anew
-	equal(t, "rows", len(b.soon), 1)
+	equal(t, "rows", b.wanted.Len(), 1)
+	equal(t, "latches", len(b.wantedLatches), 1)
 	equal(t, "open", f.eng.began.Load(), 1)
 	equal(t, "ticket", b.Commit(), 0)
 	f.free()

@@ -58,7 +58,7 @@ func (p *frontEnd) call(c *Call) string {
 		c.Cmd = table().Find(c.Args)
 	}
 	c.Reply = &w
-	p.x.RunAlone(c)
+	p.x.RunOnWorker(c)
 	return short(w.Buf)
 }
 
@@ -98,7 +98,7 @@ func TestUnknownOutcomeIsTold(t *testing.T) {
 	for _, applied := range []bool{false, true} {
 		p := openShared(t, sharedmem.New())
 		p.eng.Inject(sharedmem.Fault{Err: engine.ErrUnknownOutcome, Applied: applied})
-		if got := p.do("incr n"); !strings.Contains(got, "UNKNOWN") {
+		if got := p.do("incr n"); !strings.Contains(got, "UNKNOWN the write may have been applied; read before you retry") {
 			t.Errorf("told %s", got)
 		}
 		p.want("get n", map[bool]string{false: "(nil)", true: "1"}[applied])
@@ -364,7 +364,7 @@ func TestFlushAcrossProcesses(t *testing.T) {
 	for i, x := range []*frontEnd{p, q} { // so that they know of each other
 		var b engine.Batch
 		b.Put(keyspace.MemberRow([keyspace.MemberIDSize]byte{byte(i)}), []byte("{}"))
-		v, err := x.eng.Begin(true)
+		v, err := x.eng.Begin(engine.ViewOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -375,8 +375,8 @@ func TestFlushAcrossProcesses(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var following sync.WaitGroup
-	following.Go(func() { p.x.follow(ctx) })
-	following.Go(func() { q.x.follow(ctx) })
+	following.Go(func() { p.x.FollowCatalog(ctx) })
+	following.Go(func() { q.x.FollowCatalog(ctx) })
 	defer following.Wait()
 	defer cancel()
 	q.want("set old 1", "OK")
@@ -397,12 +397,12 @@ func TestSnapshotsGoByTheCatalog(t *testing.T) {
 	p, q := openShared(t, store), openShared(t, store)
 	ctx, cancel := context.WithCancel(context.Background())
 	var following sync.WaitGroup
-	following.Go(func() { p.x.follow(ctx) })
+	following.Go(func() { p.x.FollowCatalog(ctx) })
 	defer following.Wait()
 	defer cancel()
 	q.want("set old 1", "OK") // q has a lease now, and does not look at the catalog
 	p.want("flushdb", "OK")   // which is in effect at once: there are no members
 	ahead.Store(int64(time.Hour))
-	following.Go(func() { q.x.follow(ctx) })
+	following.Go(func() { q.x.FollowCatalog(ctx) })
 	q.want("keys *", "[]")
 }

@@ -67,7 +67,7 @@ func TestWhoChangedAKey(t *testing.T) {
 	f.want("of a client", told(), "a by 7")
 	f.do("DEL a")
 	f.want("of nobody", told(), "a by 0")
-	f.alone(0, "FLUSHDB")
+	f.worker(0, "FLUSHDB")
 	f.want("of an empty database", told(), "flushed")
 }
 

@@ -1,61 +1,62 @@
 package executor
 
 import (
-	"bytes"
 	"container/list"
-	"math"
-	"slices"
 	"sync"
 
 	"redoubt/command"
 	"redoubt/engine"
-	"redoubt/keyspace"
 	"redoubt/wire"
 )
 
-// Clients that wait: BLPOP and its kin.
+// Clients that wait: BLPOP and its like.
 //
 // A handler that finds nothing returns a *command.Block. Its call becomes a
-// Waiter, noted under its keys while their latches are held: whoever puts an
-// element there later holds the latch too and sees it. Every keyspace.Tx.Store of
-// a value that clients can wait for notes its key as ready while anybody waits.
+// Waiter, queued under its keys while their latches are held: a writer that adds an
+// element later holds the latch too and finds the waiter. Every keyspace.Tx.Store of
+// a value that clients can wait for notes its key as ready while any client waits.
 //
-// Waiters are served by the batch that made their key ready, right behind the
-// command that did, before any other command sees the key: in the order in which
-// they came, each by running its call again inside that batch. What a served call
-// puts somewhere may serve others in turn. A waiter's reply goes out when the
-// batch is durable, like all others.
+// Waiters are served by the batch that made their key ready, right after the
+// command that did, before any other command sees the key: in the order of their
+// arrival, each by running its call again inside that batch. A served call may
+// make other keys ready and so serve other waiters. A waiter's reply is sent when
+// the batch is durable, like all replies.
 //
-// Where that cannot be, since a latch is taken or rows are not in memory, the key
-// is looked at again by a goroutine that can wait, after the commit.
+// When a latch is taken or rows are not in memory, the key is left to a goroutine that
+// can wait, after the commit: see wait_wake.go. The same holds when one write answers
+// very many clients: see wait_portion.go.
 
-// Waiter is a call that waits. Who made it may end it by Cancel or End.
+// Waiter is a call that waits. Its maker may end it by Cancel or End.
 type Waiter struct {
 	call  Call
 	block command.Block
 	done  func(*Waiter)
 	x     *Executor
 
-	mu    sync.Mutex // held while it is run, or ended
+	mu    sync.Mutex // held while the call is run, or ended
 	over  bool
 	taken bool   // a batch has served it and is to be committed
-	ended *error // End was called meanwhile
-	noted bool   // among those who wait
-	seq   uint64 // its place in the order of arrival
-	nodes []*list.Element
+	ended *error // what End was called with while taken
+	noted bool   // in the queues of its keys
+	// charged are the bytes of the reply that count as held by clients.
+	charged  int64
+	canceled bool
+	seq      uint64 // its place in the order of arrival
+	nodes    []*list.Element
 
-	// Serving, if set, is called when it was served, before anybody hears of what it
-	// did and before done, with locks held: it must not wait.
+	// Serving, if set, is called when the batch that served the waiter is committed, before
+	// its effects are told and before done. Locks are held: Serving must not wait.
 	Serving func()
 
-	// Set when it is over: what the reply waits for, and whether it is an error.
+	// Ticket and Failed are set when the waiter is over: what the reply waits for, and
+	// whether it is an error.
 	Ticket engine.Ticket
 	Failed bool
 }
 
-// NewWaiter makes a waiter of a call that is about to be noted; done is called
-// once when there is a reply, from any goroutine and with no lock held. The call's
-// arguments and those of the block must stay as they are.
+// NewWaiter makes a waiter of a call that is about to be queued; done is called
+// once when there is a reply, from any goroutine and with no lock held. The
+// arguments of the call and of the block must not be changed.
 func (x *Executor) NewWaiter(c Call, block *command.Block, proto int, done func(*Waiter)) *Waiter {
 	w := &Waiter{x: x, call: c, block: *block, done: done}
 	w.call.Reply = &wire.Writer{Proto: proto}
@@ -67,18 +68,23 @@ func (x *Executor) NewWaiter(c Call, block *command.Block, proto int, done func(
 	return w
 }
 
-// Reply is the reply, once it is over.
+// takes reports whether the call may consume something that other clients wait for.
+func (w *Waiter) takes() bool { return w.call.writes() && !w.block.Shares }
+
+// Reply returns the reply, once the waiter is over.
 func (w *Waiter) Reply() []byte { return w.call.Reply.Buf }
 
-// Cancel forgets the waiter: nobody wants its reply.
+// Cancel removes the waiter without a reply.
 func (w *Waiter) Cancel() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.leave()
+	w.canceled = true
+	w.release()
+	w.leaveLocked()
 }
 
-// End answers with an error, or with null if there is none. It says false when the
-// waiter is over already.
+// End ends the waiter with an error, or with a null reply if err is nil. It reports false
+// if the waiter is over already, or a batch that has served it is being committed.
 func (w *Waiter) End(err error) bool {
 	w.mu.Lock()
 	if w.taken && w.ended == nil {
@@ -88,7 +94,7 @@ func (w *Waiter) End(err error) bool {
 		w.mu.Unlock()
 		return false
 	}
-	w.leave()
+	w.leaveLocked()
 	if err != nil {
 		w.Failed = true
 		w.call.Reply.Error(command.Text(err))
@@ -100,8 +106,8 @@ func (w *Waiter) End(err error) bool {
 	return true
 }
 
-// leave takes the waiter from the keys it waits at. Its mu is held.
-func (w *Waiter) leave() {
+// leaveLocked removes the waiter from the queues of its keys. w.mu is held.
+func (w *Waiter) leaveLocked() {
 	if w.over = true; w.noted {
 		w.noted = false
 		w.x.waiting.remove(w)
@@ -109,134 +115,11 @@ func (w *Waiter) leave() {
 	}
 }
 
-// take notes that a batch has served the waiter. Its mu is held.
-func (b *Batch) take(w *Waiter) {
-	if w.taken = true; b.x.shared == nil {
-		w.leave() // nothing will undo it, and the next look at the key should not find it
-	}
-	b.served = append(b.served, w)
-}
-
-// leaves is leave for one that was served by a batch which is committed.
-func (w *Waiter) leaves() {
+// leave removes a waiter that a committed batch has served.
+func (w *Waiter) leave() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.leave()
-}
-
-// undoServed has those wait on whom the batch has served: it will be run again.
-func (b *Batch) undoServed() {
-	for _, w := range b.served {
-		w.mu.Lock()
-		w.taken = false
-		w.call.Reply.Buf = w.call.Reply.Buf[:0]
-		ended := w.ended
-		w.ended = nil
-		w.mu.Unlock()
-		if ended != nil {
-			go w.End(*ended)
-		}
-	}
-	clear(b.served)
-	b.served, b.later = b.served[:0], b.later[:0]
-}
-
-// waiting are the waiters by the keys they wait at, each list in the order in which
-// they came.
-type waiting struct {
-	mu   sync.Mutex
-	at   map[place]*list.List
-	gone map[place]int // how many of them are to be run when the key is gone
-	last uint64
-	n    int // waiters; Space.Waiting may count those of other processes, too
-}
-
-type place struct {
-	db  int
-	key string
-}
-
-func (q *waiting) add(w *Waiter) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.at == nil {
-		q.at = make(map[place]*list.List)
-		q.gone = make(map[place]int)
-	}
-	q.last++
-	q.n++
-	w.seq = q.last
-	for i, key := range w.block.Keys {
-		p := place{w.call.DB, string(key)}
-		l := q.at[p]
-		if l == nil {
-			l = list.New()
-			q.at[p] = l
-		}
-		if i > 0 && l.Len() > 0 && l.Back().Value == w {
-			w.nodes = append(w.nodes, nil) // named twice
-			continue
-		}
-		w.nodes = append(w.nodes, l.PushBack(w))
-		if w.block.Gone {
-			q.gone[p]++
-		}
-	}
-}
-
-func (q *waiting) remove(w *Waiter) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.n--
-	for i, key := range w.block.Keys {
-		p := place{w.call.DB, string(key)}
-		if l := q.at[p]; l != nil && w.nodes[i] != nil {
-			if l.Remove(w.nodes[i]); l.Len() == 0 {
-				delete(q.at, p)
-			}
-			if w.block.Gone {
-				if q.gone[p]--; q.gone[p] == 0 {
-					delete(q.gone, p)
-				}
-			}
-		}
-	}
-}
-
-// after lists up to limit waiters at a place that came after the one with the
-// number, into buf.
-func (q *waiting) after(p place, seq uint64, limit int, buf []*Waiter) []*Waiter {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	l := q.at[p]
-	if l == nil {
-		return buf
-	}
-	for e := l.Front(); e != nil && len(buf) < limit; e = e.Next() {
-		if w := e.Value.(*Waiter); w.seq > seq {
-			buf = append(buf, w)
-		}
-	}
-	return buf
-}
-
-// anyGone says whether somebody at a place is to be run when the key is gone.
-func (q *waiting) anyGone(p place) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.gone[p] > 0
-}
-
-// keys lists the keys of a database at which somebody waits.
-func (q *waiting) keys(db int) (keys []keyspace.Ready) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for p := range q.at {
-		if p.db == db {
-			keys = append(keys, keyspace.Ready{DB: db, Key: []byte(p.key)})
-		}
-	}
-	return keys
+	w.leaveLocked()
 }
 
 // Waiting returns how many clients wait, and at how many keys.
@@ -246,7 +129,7 @@ func (x *Executor) Waiting() (clients, keys int) {
 	return x.waiting.n, len(x.waiting.at)
 }
 
-// WaitingGone returns at how many keys clients wait that are told when the key is
+// WaitingGone returns how many keys have waiters that are run again when the key is
 // gone.
 func (x *Executor) WaitingGone() int {
 	x.waiting.mu.Lock()
@@ -254,7 +137,8 @@ func (x *Executor) WaitingGone() int {
 	return len(x.waiting.gone)
 }
 
-// enqueue notes a call that waits. The latches of its keys are held.
+// enqueue puts a waiter into the queues of its keys. On a store of one process the latches
+// of the keys are held.
 func (x *Executor) enqueue(w *Waiter) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -268,192 +152,6 @@ func (x *Executor) enqueue(w *Waiter) {
 	}
 }
 
-// wake serves those who wait for what the commands of the batch made ready. Keys
-// that become ready meanwhile are served as well.
-func (b *Batch) wake() { b.wakeSome(math.MaxInt) }
-
-// wakeSome is wake, up to so many served in the batch.
-func (b *Batch) wakeSome(most int) {
-	for i := 0; i < len(b.fx.Ready); i++ {
-		r := b.fx.Ready[i]
-		if r.Key != nil {
-			n := len(b.fx.Ready)
-			b.wakeKey(r, most)
-			// Each one who took an element has left others, so the key is ready again; but
-			// all who wait there have been looked at behind that.
-			b.fx.Ready = append(b.fx.Ready[:n], slices.DeleteFunc(b.fx.Ready[n:], func(o keyspace.Ready) bool {
-				return o.DB == r.DB && o.Key != nil && bytes.Equal(o.Key, r.Key)
-			})...)
-			continue
-		}
-		for _, r := range b.x.waiting.keys(r.DB) {
-			b.wakeKey(r, most)
-		}
-	}
-	if b.x.shared != nil {
-		b.fx.Woken = append(b.fx.Woken, b.fx.Ready...)
-	}
-	b.fx.Ready = b.fx.Ready[:0]
-}
-
-// wakePage is how many waiters are listed at first: elements are mostly fewer.
-const wakePage = 16
-
-// wakeMost is how many waiters a goroutine serves in one commit: for each it may have to
-// read rows, and a transaction of a shared store must not take long.
-const wakeMost = 128
-
-func (b *Batch) wakeKey(r keyspace.Ready, most int) {
-	p, seq, limit, gone := place{r.DB, string(r.Key)}, uint64(0), wakePage, false
-	for {
-		list := b.x.waiting.after(p, seq, limit, nil)
-		for _, w := range list {
-			if seq = w.seq; gone && !w.block.Gone {
-				continue
-			}
-			if len(b.served) >= most {
-				b.later = append(b.later, r)
-				return
-			}
-			switch b.serve(w, r) {
-			case nothingLeft:
-				if gone = b.x.waiting.anyGone(p); !gone {
-					return
-				}
-			case elsewhere:
-				b.later = append(b.later, r)
-				return
-			}
-		}
-		if len(list) < limit {
-			return
-		}
-		limit = int(^uint(0) >> 1)
-	}
-}
-
-// served is what came of an attempt to serve a waiter.
-type served int
-
-const (
-	goOn        served = iota // it was served, or goes on waiting; the next may have luck
-	nothingLeft               // nobody else at this key will
-	elsewhere                 // this batch cannot tell
-)
-
-// serve runs a waiter's call inside the batch.
-func (b *Batch) serve(w *Waiter, r keyspace.Ready) served {
-	if b.x.shared != nil && len(b.held) == 0 {
-		// Another batch that runs it may see a state in which the key was not ready. With
-		// no latch held nobody waits for this one meanwhile.
-		w.mu.Lock()
-	} else if !w.mu.TryLock() {
-		// It ends; or another batch runs it, and then sees this key too, or cannot
-		// have its latch and leaves it to somebody who will. On a shared store that
-		// may be one who looks at this very key, as it was: nobody gets ahead of it.
-		if b.x.shared != nil {
-			return elsewhere
-		}
-		return goOn
-	}
-	defer w.mu.Unlock()
-	if w.over || w.taken {
-		return goOn
-	}
-	c := &w.call
-	latched, write := b.latchKeys(c)
-	if !latched {
-		return elsewhere
-	}
-	if !w.block.Gone {
-		b.tx.Start()
-		b.tx.DB, b.tx.Writable, b.tx.Latched = r.DB, false, true
-		m := b.tx.Find(r.Key)
-		if b.tx.Err() != nil {
-			return elsewhere
-		}
-		if !m.Exists() {
-			return nothingLeft
-		}
-		if m.Type != w.block.Type {
-			return goOn
-		}
-	}
-	if c.Caller != nil { // its permissions may have been taken meanwhile
-		if err := c.Caller.Permit(c.Cmd, c.Args); err != nil {
-			c.Failed = true
-			c.Reply.Error(command.Text(err))
-			b.take(w)
-			return goOn
-		}
-	}
-	b.tx.Unrefused = true // nobody could say when to look again
-	c.Blocked = false
-	d := b.attempt(c, write)
-	b.tx.Unrefused = false
-	if d != 0 {
-		return elsewhere
-	}
-	if !c.Blocked {
-		b.take(w)
-	}
-	return goOn
-}
-
-// tellServed hands out the replies of waiters once the batch is committed; those
-// that change something wait for its ticket.
-func (b *Batch) tellServed(t engine.Ticket) {
-	for _, w := range b.served {
-		w.Ticket, w.Failed = w.call.ready(t), w.call.Failed
-		w.done(w)
-	}
-	clear(b.served)
-	b.served = b.served[:0]
-	for _, r := range b.later {
-		b.x.wakeAt(place{r.DB, string(r.Key)})
-	}
-	b.later = b.later[:0]
-}
-
-// wakeLater serves those who wait at a key, on a goroutine that can wait.
-func (x *Executor) wakeLater(r keyspace.Ready) {
-	p, seq, page, gone := place{r.DB, string(r.Key)}, uint64(0), wakePage, false
-	b := x.idle.Get().(*Batch)
-	defer x.idle.Put(b)
-	for {
-		list := x.waiting.after(p, seq, page, nil)
-		for _, w := range list {
-			if seq = w.seq; gone && !w.block.Gone {
-				continue
-			}
-			what, err := b.serveLater(w, r)
-			if err != nil {
-				x.log.Error("waiting clients cannot be served", "err", err)
-				return
-			}
-			gone = gone || what == nothingLeft && x.waiting.anyGone(p)
-			if what == elsewhere || what == nothingLeft && !gone {
-				return
-			}
-		}
-		if len(list) < page {
-			return
-		}
-		page *= 8 // those who go on waiting are passed over by the next one
-	}
-}
-
-// serveLater serves a waiter in a commit of its own, if there is something for it.
-func (b *Batch) serveLater(w *Waiter, r keyspace.Ready) (what served, err error) {
-	err = b.retry(nil, func() error {
-		if _, err := b.begin(); err != nil {
-			return err
-		}
-		if what = b.serve(w, r); what == goOn {
-			b.wakeSome(wakeMost)
-		}
-		b.Commit()
-		return nil
-	})
-	return what, err
-}
+// OnWait sets f, which is called whenever a client begins to wait, with latches held: f must
+// not wait. OnWait must be called before the first client waits.
+func (x *Executor) OnWait(f func()) { x.onWait.Store(&f) }

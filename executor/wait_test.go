@@ -266,7 +266,7 @@ func TestWaitersBehindLatches(t *testing.T) {
 func TestWaitersAtAKeyThatIsGone(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	// tell key: says whether the key is there, once it is not.
+	// tell key: reports whether the key is there, once it is not.
 	tell := custom("tell", command.Write|command.Blocking, func(c *command.Ctx) error {
 		if c.Tx.Find(c.Args[1]).Exists() {
 			return &command.Block{Type: keyspace.Stream, Keys: c.Args[1:2], Gone: true}
@@ -311,7 +311,7 @@ func TestWaitersThatKeepSomething(t *testing.T) {
 		runs := 0
 		cmd := custom("note", command.Write|command.Blocking, func(c *command.Ctx) error {
 			runs++
-			store(c.Tx, c.Args[2], fmt.Sprint(runs))
+			storeString(c.Tx, c.Args[2], fmt.Sprint(runs))
 			if m, _ := listOf(c.Tx, c.Args[1]); m.Exists() {
 				c.Reply.OK()
 				return nil
@@ -358,7 +358,7 @@ func TestWaitersTogether(t *testing.T) {
 			}
 			if c.b.Run(&call) != 0 {
 				c.b.Commit()
-				f.x.RunAlone(&call)
+				f.x.RunOnWorker(&call)
 			}
 			c.b.Commit()
 			s := c.take()
@@ -381,7 +381,7 @@ func TestWaitersTogether(t *testing.T) {
 				line := fmt.Sprintf("push k%d %c", (i+k*7)%keys, 'a'+byte(k%26))
 				if !c.tryCmd(push, words(line)) {
 					c.b.Commit()
-					f.aloneCmd(push, 0, words(line))
+					f.workerCmd(push, 0, words(line))
 				}
 				if k%3 == 0 {
 					c.commit()
@@ -434,24 +434,24 @@ func TestSink(t *testing.T) {
 	c.b.Commit()
 	var parts, most, n int
 	c.call.Sink = func(w *wire.Writer) error {
-		if !f.x.whole.TryLock() {
+		if !f.x.latches.TryLockKeyspace() {
 			t.Error("the keyspace is latched while the client reads")
 		} else {
-			f.x.whole.Unlock()
+			f.x.latches.UnlockKeyspace(0)
 		}
 		parts, most = parts+1, max(most, len(w.Buf))
 		n += bytes.Count(w.Buf, []byte("\x00v\r\n"))
 		w.Buf = w.Buf[:0]
 		return nil
 	}
-	var t0 engine.Ticket = f.x.RunAlone(&c.call)
+	var t0 engine.Ticket = f.x.RunOnWorker(&c.call)
 	n += bytes.Count(c.w.Buf, []byte("\x00v\r\n"))
 	if c.call.Failed || !c.call.Streamed || parts < 10 || most > 80_000 || n != 100 || t0 == 0 {
 		t.Errorf("%d parts, the largest of %d bytes, %d elements: %+v", parts, most, n, c.call)
 	}
 	c.w.Buf = nil
 	c.call.Sink = func(*wire.Writer) error { return errInjected }
-	f.x.RunAlone(&c.call)
+	f.x.RunOnWorker(&c.call)
 	equal(t, "failed", c.call.Failed && c.call.Streamed, true)
 	f.free()
 }

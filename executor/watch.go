@@ -10,14 +10,14 @@ import (
 
 // Keys that clients watch: WATCH.
 //
-// A watched key is noted while its latch is held, and whoever changes it later
-// marks those who watch it when the change is committed, before the latch is
-// given back. EXEC latches the watched keys too, so it finds every mark that
+// A watched key is noted while its latch is held, and a batch that changes the key later
+// marks its watches dirty when the change is committed, before the latch is
+// released. EXEC latches the watched keys too, so it finds every mark that
 // matters. Changes that its own batch has not committed yet are committed
 // first (see Run), and so are those before WATCH, which must not count.
 //
-// A key that expires counts as changed, whether somebody removed it or not. One
-// that was dead when WATCH came counts as missing, and its removal as nothing.
+// A key that expires counts as changed, whether it was removed yet or not. A key that
+// had expired when WATCH came counts as missing, and its removal is no change.
 
 // Watch is what one client watches. The zero Watch watches nothing. It may be used
 // from several goroutines: a client may leave while a worker runs its WATCH.
@@ -33,37 +33,37 @@ type Watch struct {
 
 type watched struct {
 	owner  *Watch
-	at     place
+	at     dbKey
 	exists bool
 	death  int64 // when the key dies, 0 is never
-	// version is that of the key's meta row, where other processes may change it.
+	// version is the version of the key's meta row on a shared store, else 0.
 	version uint64
 }
 
-// Len is how many keys are watched.
+// Len returns how many keys are watched.
 func (w *Watch) Len() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.keys)
 }
 
-// Memory is about how many bytes the watched keys take.
+// Memory returns about how many bytes the watched keys take.
 func (w *Watch) Memory() int { return int(w.held.Load()) }
 
 // watchedSize is about what a watched key takes besides its name.
 const watchedSize = 192
 
-// Dirty says that one of them was changed, as far as that is known.
+// Dirty reports whether a watched key was changed, as far as is known.
 func (w *Watch) Dirty() bool { return w.dirty.Load() }
 
-// Clear watches nothing any more.
+// Clear ends the watch of all keys.
 func (w *Watch) Clear() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.clear()
 }
 
-// End is Clear for good.
+// End is Clear, after which no key can be watched: the client has left.
 func (w *Watch) End() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -81,8 +81,8 @@ func (w *Watch) clear() {
 	w.dirty.Store(false)
 }
 
-// has says whether the key is watched already: it must not be looked at anew.
-func (w *Watch) has(p place) bool {
+// has reports whether the key is watched already: its first version counts.
+func (w *Watch) has(p dbKey) bool {
 	for _, k := range w.keys {
 		if k.at == p {
 			return true
@@ -91,20 +91,16 @@ func (w *Watch) has(p place) bool {
 	return false
 }
 
-// watch notes the keys that WATCH names.
+// watch adds the keys that WATCH names to the watch of the client.
 func (b *Batch) watch(c *Call) {
 	w := c.Watch
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var list []*watched
 	for _, key := range c.Args[1:] {
-		if p := (place{c.DB, string(key)}); !w.has(p) {
+		if p := (dbKey{c.DB, string(key)}); !w.has(p) {
 			death, exists := b.tx.Death(key)
-			k := &watched{owner: w, at: p, exists: exists, death: death}
-			if b.x.shared != nil {
-				k.version = b.version(p)
-			}
-			list = append(list, k)
+			list = append(list, &watched{owner: w, at: p, exists: exists, death: death, version: b.regime.version(p)})
 		}
 	}
 	if b.tx.Err() != nil || w.over {
@@ -121,8 +117,8 @@ func (b *Batch) watch(c *Call) {
 	b.x.watching.add(list)
 }
 
-// watchChanged says whether EXEC must do nothing. The latches of the watched keys
-// are held.
+// watchChanged reports whether a watched key was changed, so that EXEC must abort. The
+// latches of the watched keys are held.
 func (b *Batch) watchChanged() bool {
 	w := b.call.Watch
 	if w == nil {
@@ -137,18 +133,16 @@ func (b *Batch) watchChanged() bool {
 		if k.death != 0 && k.death <= b.tx.Now {
 			return true
 		}
-		if b.x.shared != nil {
-			if v := b.version(k.at); v != k.version && (k.exists || v != 0) {
-				return true
-			}
+		if v := b.regime.version(k.at); v != k.version && (k.exists || v != 0) {
+			return true
 		}
 	}
 	return false
 }
 
-// saw is for a command between WATCH and EXEC. A key that was missing, was created and
-// is deleted again by another process looks as if nothing had happened; who has seen
-// it meanwhile must not go on from that.
+// saw marks a watch dirty if a command between WATCH and EXEC has seen a key that was missing
+// at WATCH. If another process creates and deletes such a key, its version shows no change;
+// a client that has seen the key meanwhile must not commit on that.
 func (b *Batch) saw(c *Call) {
 	w := c.Watching
 	w.mu.Lock()
@@ -168,27 +162,27 @@ func (b *Batch) saw(c *Call) {
 	}
 }
 
-// stripes appends those of the watched keys.
+// stripes appends the stripes of the watched keys to list.
 func (w *Watch) stripes(b *Batch, list []uint32) []uint32 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, k := range w.keys {
-		list = append(list, b.x.latches.of([]byte(k.at.key)))
+		list = append(list, b.x.latches.Stripe([]byte(k.at.key)))
 	}
 	return list
 }
 
-// watching are all watched keys.
+// watching has the watched keys of all clients.
 type watching struct {
 	mu sync.Mutex
-	at map[place][]*watched
+	at map[dbKey][]*watched
 }
 
 func (q *watching) add(list []*watched) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.at == nil {
-		q.at = make(map[place][]*watched)
+		q.at = make(map[dbKey][]*watched)
 	}
 	for _, k := range list {
 		q.at[k.at] = append(q.at[k.at], k)
@@ -212,7 +206,7 @@ func (q *watching) remove(w *Watch) {
 	}
 }
 
-// touched marks those who watch one of the keys. The batch has committed, and
+// touched marks the watches of changed keys dirty. The batch has committed, and
 // still holds its latches.
 func (q *watching) touched(b *Batch, list []keyspace.Touch) {
 	q.mu.Lock()
@@ -225,7 +219,7 @@ func (q *watching) touched(b *Batch, list []keyspace.Touch) {
 			q.replaced(b, t.DB)
 			continue
 		}
-		for _, k := range q.at[place{t.DB, string(t.Key)}] {
+		for _, k := range q.at[dbKey{t.DB, string(t.Key)}] {
 			if k.exists || !t.Expired {
 				k.owner.dirty.Store(true)
 			}
@@ -233,8 +227,8 @@ func (q *watching) touched(b *Batch, list []keyspace.Touch) {
 	}
 }
 
-// replaced marks those who watch a key of a database whose content was replaced,
-// if the key was there or is there now. The whole keyspace is latched.
+// replaced marks the watches of keys of a database whose content was replaced, if the
+// key existed at WATCH or exists now. The keyspace latch is held exclusively.
 func (q *watching) replaced(b *Batch, db int) {
 	for p, list := range q.at {
 		if p.db != db {

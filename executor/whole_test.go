@@ -53,7 +53,7 @@ func TestOneStateOfUnnamedKeys(t *testing.T) {
 	f.do("mset a 1 b 1")
 	between := func() { f.do("mset a 2 b 2") }
 	look := func(c *command.Ctx) error {
-		if c.Tx.Whole() {
+		if c.Tx.WantsOneState() {
 			return nil
 		}
 		c.Reply.Bulk(append([]byte{}, c.Tx.Find([]byte("a")).Body...))
@@ -61,15 +61,15 @@ func TestOneStateOfUnnamedKeys(t *testing.T) {
 		c.Reply.Bulk(append([]byte{}, c.Tx.Find([]byte("b")).Body...))
 		return nil
 	}
-	_, _, s := f.aloneCmd(custom("look", command.ReadOnly, look), 0, words("look k"))
+	_, _, s := f.workerCmd(custom("look", command.ReadOnly, look), 0, words("look k"))
 	f.want("a read", s, "1 1")
 	between = func() {
-		if f.x.whole.TryRLock() {
-			f.x.whole.RUnlock()
+		if f.x.latches.TryShare() {
+			f.x.latches.Unshare()
 			t.Error("others may write between two reads of a write")
 		}
 	}
-	_, _, s = f.aloneCmd(custom("take", command.Write, look), 0, words("take k"))
+	_, _, s = f.workerCmd(custom("take", command.Write, look), 0, words("take k"))
 	f.want("a write", s, "2 2")
 	f.free()
 }
@@ -103,7 +103,7 @@ func TestReadsOnly(t *testing.T) {
 		Name: "maybe", FullName: "maybe", Arity: -2, Flags: command.Write, Keys: command.OneKey(1, command.RW),
 		ReadsOnly: func(args [][]byte) bool { return len(args) == 2 },
 		Run: func(c *command.Ctx) error {
-			if len(c.Args) > 2 && c.Tx.Whole() {
+			if len(c.Args) > 2 && c.Tx.WantsOneState() {
 				return nil
 			}
 			m := c.Tx.Find(c.Args[1])
@@ -137,7 +137,7 @@ func TestLongCallsGiveWay(t *testing.T) {
 	f.do("set k 1")
 	space := f.x.Space()
 	begun, runs := make(chan struct{}), 0
-	long := &command.Command{Name: "long", Arity: 1, Flags: command.Write | command.Slow, Run: func(c *command.Ctx) error {
+	long := &command.Command{Name: "long", Arity: 1, Flags: command.Write | command.OnWorker, Run: func(c *command.Ctx) error {
 		space.Scripts.Add(1)
 		defer space.Scripts.Add(-1)
 		if runs++; runs == 1 {
@@ -154,7 +154,7 @@ func TestLongCallsGiveWay(t *testing.T) {
 	done := make(chan string)
 	go func() {
 		call := &Call{Cmd: long, Args: [][]byte{[]byte("long")}, Reply: &wire.Writer{Proto: 2}}
-		f.x.RunAlone(call)
+		f.x.RunOnWorker(call)
 		done <- string(call.Reply.Buf)
 	}()
 	<-begun

@@ -7,13 +7,12 @@ import (
 	"strings"
 )
 
-// Address finds the address under which the others reach this front end: the one that
-// the configuration announces; else the first that it listens on, if that is not any
-// at all; else the one by which this machine reaches the store, since that is where
-// the other machines are.
+// Address returns the address under which the others reach this front end: the announced
+// one; else the first in bind, unless that is a wildcard; else the local address of
+// connections to the store, since the other machines reach the store, too.
 //
-// Addresses are given as in the directive bind: those that begin with "-" may be
-// missing on this machine, and "*" and "::*" are all. store is host:port.
+// bind is as in the directive bind: an address with a leading "-" may be missing on this
+// machine, and "*" and "::*" are all addresses. store is host:port.
 func Address(announced string, bind []string, store string) (string, error) {
 	if announced != "" {
 		return announced, nil
@@ -29,7 +28,7 @@ func Address(announced string, bind []string, store string) (string, error) {
 	return local(store)
 }
 
-// local is the address of this machine on the way to another. Nothing is sent.
+// local returns the local address of connections to another machine. Nothing is sent.
 func local(to string) (string, error) {
 	if to == "" {
 		return "", errors.New("no address to announce: set cluster-announce-ip")

@@ -1,22 +1,22 @@
-// Package fleet knows the living front ends of one shared store.
+// Package fleet is the membership of the front ends of one shared store.
 //
-// Each front end has a row that it writes again every second. Whoever lists the rows
-// and finds that one has not changed for four seconds, by its own clock, takes its
-// writer for dead. No clock is compared with another's. The living divide the slots
-// among them by a pure function of their list, and the one that lives longest leads:
-// it does the work that one is enough for.
+// Each front end has a row that it writes again every second (heartbeat). A front end that
+// lists the rows and finds that one has not changed for four seconds, by its own clock,
+// considers the writer dead. Clocks are not compared. The living members divide the slots
+// by a pure function of their list, and the oldest is the leader: it does the work that
+// one process should do.
 //
-// Nothing depends on all front ends having the same list at the same time. Any of
-// them answers any key correctly; where two think they lead they do some work twice,
-// in transactions.
+// Nothing depends on all front ends having the same list at the same time. Any of them
+// serves any key correctly; two that both think they lead do some work twice, in
+// transactions.
 //
-// A member at whose address nobody listens any more (Refused) is left out at once, until
-// its row changes again: a process that was killed need not be waited for. That is only
-// a guess, since the network may refuse as well.
+// A member whose address refuses connections (Refused) is left out at once, until its row
+// changes again, so that the lease of a killed process is not waited for. That is only a
+// guess, since the network may refuse as well.
 //
-// What does hold: nobody is found silent before it knows it. A front end that
-// cannot write its row is fenced as soon as the lease is over, counted from before
-// its last write that succeeded; the others count from when they saw that write, which is later.
+// The guarantee: a front end that cannot write its row is fenced before others consider it
+// silent. It counts the lease from before its last write that succeeded; the others count
+// from when they saw that write, which is later.
 package fleet
 
 import (
@@ -35,15 +35,15 @@ import (
 const (
 	defaultBeat  = time.Second
 	defaultLease = 4 * time.Second
-	// buried: the row of a dead member is deleted after so many leases.
+	// buried is after how many leases the row of a dead member is deleted.
 	buried = 10
-	// forgetEvery is how often the leader lets the store forget, and remember how
-	// much history it always leaves.
+	// forgetEvery is how often the leader lets the store drop old states, and remember
+	// how much history it always keeps.
 	forgetEvery = time.Minute
 	remember    = 10 * time.Minute
 )
 
-// Clock is how a fleet tells time. The zero Clock is the machine's.
+// Clock is the clock of a fleet. The zero Clock is the machine's.
 type Clock struct {
 	// Now returns the time on a monotonic clock.
 	Now func() time.Time
@@ -54,16 +54,16 @@ type Clock struct {
 // Options are how a front end joins.
 type Options struct {
 	Engine engine.Shared
-	// Self is what the member says of itself. ID and Started are made by Join where
-	// they are zero; Beat and Oldest are the fleet's.
+	// Self describes the member. Join sets ID and Started if they are zero; Beat, At, Work
+	// and Oldest are set with each beat.
 	Self Member
 	// Beat is how often the row is written, one second if 0.
 	Beat time.Duration
-	// Lease is how long a member lives without, four seconds if 0.
+	// Lease is how long a member lives without writing its row, four seconds if 0.
 	Lease time.Duration
 	Clock Clock
-	// Log is told about members that come and go, and about a store that fails. It
-	// may be nil.
+	// Log gets members that join and leave, and failures of the store. It may be
+	// nil.
 	Log *slog.Logger
 }
 
@@ -71,17 +71,17 @@ type Options struct {
 type Fleet struct {
 	o      Options
 	log    *slog.Logger
-	start  time.Time // all times below are since then
+	start  time.Time // all times below are relative to it
 	secret [32]byte
 
 	division atomic.Pointer[Division]
-	beaten   atomic.Int64 // when the last beat that succeeded was begun
+	beaten   atomic.Int64 // when the last beat that succeeded began
 	deaths   atomic.Uint64
 
 	mu       sync.Mutex
 	onChange []func()
-	changes  []func(*Member) // of what this process says of itself
-	reports  map[ID]bool     // members that were found: true if their address refused, false if they answered
+	changes  []func(*Member) // to be applied to the row of this process
+	reports  map[ID]bool     // by member: true if its address refused, false if it answered
 	changed  chan struct{}
 
 	work atomic.Pointer[func() uint64] // see SetWork
@@ -91,11 +91,11 @@ type Fleet struct {
 	ended  chan struct{}
 	leave  sync.Once
 	left   error
-	keeper // of the goroutine
+	keeper // used by the goroutine alone
 }
 
-// Join writes the row of this process, reads those of the others, and goes on doing
-// both until Leave.
+// Join writes the row of this process, reads the rows of the others, and repeats both
+// every beat until Leave.
 func Join(ctx context.Context, o Options) (*Fleet, error) {
 	if o.Beat == 0 {
 		o.Beat = defaultBeat
@@ -145,7 +145,7 @@ func (f *Fleet) join(ctx context.Context) (err error) {
 	return nil
 }
 
-// run beats and lists until the end.
+// run takes a turn every beat, and whenever Look asks for one, until Leave.
 func (f *Fleet) run() {
 	defer close(f.ended)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -161,7 +161,7 @@ func (f *Fleet) run() {
 	}
 }
 
-// Leave ends the membership: the others see at once that this process is gone.
+// Leave ends the membership and deletes the row of this process.
 func (f *Fleet) Leave(ctx context.Context) error {
 	f.leave.Do(func() {
 		close(f.stop)
@@ -173,37 +173,38 @@ func (f *Fleet) Leave(ctx context.Context) error {
 	return f.left
 }
 
-// Division returns the living members and their slots, as of the last look.
+// Division returns the living members and their slots, as of the last read of the rows.
 func (f *Fleet) Division() *Division { return f.division.Load() }
 
-// Members are the living, by age, also those that take no clients. This process is
-// always among them.
+// Members returns the living members by age, also those that take no clients. This process
+// is always among them.
 func (f *Fleet) Members() []Member { return slices.Clone(f.Division().all) }
 
-// Self is this process.
+// Self returns the Member of this process.
 func (f *Fleet) Self() Member { d := f.Division(); return d.Members[d.Self] }
 
-// Epoch grows with each change of the living that this process has seen.
+// Epoch returns a number that grows with each change of the living members that this
+// process sees.
 func (f *Fleet) Epoch() uint64 { return f.Division().Epoch }
 
-// Leader says whether this process leads. Two may believe so for a moment.
+// Leader reports whether this process is the leader. Two may believe so for a moment.
 func (f *Fleet) Leader() bool { return f.Division().Self == 0 && !f.Fenced() }
 
-// Deaths is how often a member was found dead: it has not left, but was silent.
+// Deaths returns how often a member was found silent for a lease without having left.
 func (f *Fleet) Deaths() uint64 { return f.deaths.Load() }
 
-// Fenced says that the others take this process for dead, or soon will: its row could
-// not be written for a lease.
+// Fenced reports whether the row of this process could not be written for a lease: the
+// others consider it dead, or soon will.
 func (f *Fleet) Fenced() bool { return f.now()-time.Duration(f.beaten.Load()) >= f.o.Lease }
 
-// Secret is known to whoever can read the store, and the same for all members.
+// Secret returns the secret of the store, which is the same for all members.
 func (f *Fleet) Secret() [32]byte { return f.secret }
 
-// Lease is how long a member lives without writing its row.
+// Lease returns how long a member lives without writing its row.
 func (f *Fleet) Lease() time.Duration { return f.o.Lease }
 
-// Announce changes what this process says of itself, but for what the fleet does. The
-// others are told at once.
+// Announce changes the row of this process by change, which must leave the fields that the
+// fleet sets. The row is written at once.
 func (f *Fleet) Announce(change func(*Member)) {
 	f.mu.Lock()
 	f.changes = append(f.changes, change)
@@ -211,8 +212,8 @@ func (f *Fleet) Announce(change func(*Member)) {
 	f.Look()
 }
 
-// Look has the own row written and those of the others read now, and does not wait for
-// it.
+// Look requests that the row of this process is written and the others are read now. It
+// does not wait for that.
 func (f *Fleet) Look() {
 	select {
 	case f.changed <- struct{}{}:
@@ -220,17 +221,17 @@ func (f *Fleet) Look() {
 	}
 }
 
-// SetWork sets who counts the commits of this process that have stored rows which
-// background work looks for. The count is told to the others with each beat; see News.
+// SetWork sets count, which returns how many commits of this process have stored rows for
+// background work. Each beat writes the count for the others; see News.
 func (f *Fleet) SetWork(count func() uint64) { f.work.Store(&count) }
 
-// News changes whenever another member may have stored rows that background work looks
-// for: its count of them has grown, it does not tell, or it has come or gone. Those that
-// a member has committed are in the store before News tells of them.
+// News returns a number that changes whenever another member may have stored rows for
+// background work: its count has changed, it has none, or a member has joined or gone. The
+// rows are in the store before News changes.
 func (f *Fleet) News() uint64 { return f.news.Load() }
 
-// OnChange has a function called after each change of the division, one change after
-// the other. It must not wait: beats do meanwhile.
+// OnChange sets a function that is called after each change of the division, one change
+// after the other. The function must not wait: it delays the beats.
 func (f *Fleet) OnChange(call func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

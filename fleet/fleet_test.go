@@ -392,7 +392,7 @@ func TestForget(t *testing.T) {
 	}
 	// A reader of an old state on another front end is respected, also when that is
 	// taken for dead for a while.
-	v, err := b.engine.Begin(true)
+	v, err := b.engine.Begin(engine.ViewOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,12 +12,12 @@ import (
 	"redoubt/keyspace"
 )
 
-// keeper is what the goroutine of a fleet knows.
+// keeper is the state of a fleet's goroutine.
 type keeper struct {
-	self   Member // as its row says
+	self   Member // as in its row
 	peers  map[ID]*peer
 	looked time.Duration // when the rows were read last
-	forgot time.Duration // when the store was told to forget
+	forgot time.Duration // when the store last dropped old states
 	failed map[string]bool
 }
 
@@ -26,9 +26,9 @@ type peer struct {
 	silent bool // its row has not changed for a lease
 	Member
 	row     []byte
-	changed time.Duration // when its row was first seen as it is
+	changed time.Duration // when its row was first read with this content
 	dead    bool
-	refused bool // nobody listens at its address, and its row has not changed since
+	refused bool // its address refused, and its row has not changed since
 	wronged bool // its row has changed after that, and it was not reached since
 }
 
@@ -36,7 +36,7 @@ func newKeeper(f *Fleet) keeper {
 	return keeper{self: f.o.Self, peers: make(map[ID]*peer), failed: make(map[string]bool)}
 }
 
-// turn is what is done at each beat.
+// turn writes the row of this process and reads the others; the leader also cleans up.
 func (f *Fleet) turn(ctx context.Context) {
 	f.note("write the row of this front end", f.beat(ctx))
 	if err := f.list(); err != nil {
@@ -55,7 +55,7 @@ func (f *Fleet) turn(ctx context.Context) {
 	}
 }
 
-// note logs that something fails, and that it works again.
+// note logs when something begins to fail, and when it works again.
 func (f *Fleet) note(what string, err error) {
 	switch {
 	case err != nil && !f.failed[what]:
@@ -66,7 +66,7 @@ func (f *Fleet) note(what string, err error) {
 	f.failed[what] = err != nil
 }
 
-// beat writes the row of this process, whatever became of the one before.
+// beat writes the row of this process, even if it was deleted or the last write failed.
 func (f *Fleet) beat(ctx context.Context) error {
 	began := f.now()
 	f.mu.Lock()
@@ -103,7 +103,7 @@ func (f *Fleet) delete(ctx context.Context) error {
 	})
 }
 
-// list reads the rows of all members and finds out who lives.
+// list reads the rows of all members and updates the division.
 func (f *Fleet) list() error {
 	reports := f.takeReports() // first: a row that was written before a member was refused proves nothing
 	rows, err := readMembers(f.o.Engine)
@@ -111,9 +111,9 @@ func (f *Fleet) list() error {
 		f.keepReports(reports)
 		return err
 	}
-	now := f.now() // behind the read: who is taken for dead has really been silent
-	// Who could not read does not know who was silent meanwhile: only some of that
-	// time counts, so that it takes more than one look to find somebody dead.
+	now := f.now() // after the read, so that a silent member has really been silent
+	// A gap between two reads shows nothing about the others: only a part of it counts, so
+	// that it takes more than one read to find a member silent.
 	if gap := now - f.looked - 2*f.o.Beat; gap > 0 {
 		for _, p := range f.peers {
 			p.changed += gap
@@ -150,7 +150,7 @@ func (f *Fleet) list() error {
 				f.deaths.Add(1)
 			}
 		}
-		p.dead = p.silent || p.refused || p.Host == "" // who does not say where it is cannot be told to clients
+		p.dead = p.silent || p.refused || p.Host == "" // a member without an address cannot be shown to clients
 	}
 	for id := range f.peers {
 		if rows[id] == nil {
@@ -161,7 +161,8 @@ func (f *Fleet) list() error {
 	return nil
 }
 
-// divide makes the division of those who live, and tells if it is another one.
+// divide makes the division of the living members, and calls the OnChange functions if it
+// has changed.
 func (f *Fleet) divide() {
 	d := &Division{all: []Member{f.self}, Epoch: 1}
 	for _, p := range f.peers {
@@ -199,7 +200,7 @@ func (f *Fleet) divide() {
 	}
 }
 
-// tell logs who came and who went.
+// tell logs which members have joined and gone.
 func (f *Fleet) tell(old, new *Division) {
 	missing := func(from []Member, m Member) bool {
 		return !slices.ContainsFunc(from, func(o Member) bool { return o.ID == m.ID })
@@ -216,8 +217,8 @@ func (f *Fleet) tell(old, new *Division) {
 	}
 }
 
-// bury deletes the rows of those that have been dead for long, unless they wrote
-// again.
+// bury deletes the rows of members that have been dead for long, unless a row has
+// changed.
 func (f *Fleet) bury(ctx context.Context) error {
 	var failed error
 	for id, p := range f.peers {
@@ -237,7 +238,7 @@ func (f *Fleet) bury(ctx context.Context) error {
 	return failed
 }
 
-// forget lets the store drop old states that nobody reads. Those who are taken for
+// forget lets the store drop old states that no member reads. Members that are considered
 // dead count too, as long as they have a row.
 func (f *Fleet) forget() error {
 	now, err := f.o.Engine.Stamp()
@@ -246,7 +247,7 @@ func (f *Fleet) forget() error {
 	}
 	oldest := f.o.Engine.Later(now, -remember)
 	if oldest > now {
-		return nil // younger than that, the store is
+		return nil // the store is younger than remember
 	}
 	oldest = min(oldest, f.o.Engine.Oldest())
 	for _, p := range f.peers {
@@ -259,14 +260,11 @@ func (f *Fleet) forget() error {
 
 // readMembers reads the rows of all members.
 func readMembers(e engine.Engine) (map[ID][]byte, error) {
-	v, err := e.Begin(true)
+	v, err := e.Begin(engine.ViewOptions{Background: true})
 	if err != nil {
 		return nil, err
 	}
 	defer v.Close()
-	if shared, ok := v.(engine.SharedView); ok {
-		shared.Behind()
-	}
 	rows := make(map[ID][]byte)
 	lo, hi := keyspace.MemberRows()
 	it := v.Iter(lo, hi, false)

@@ -16,7 +16,7 @@ import (
 	"redoubt/keyspace"
 )
 
-// ID names a member: random bytes, new at each start.
+// ID identifies a member: random bytes, new at each start.
 type ID [keyspace.MemberIDSize]byte
 
 // NewID makes an id.
@@ -25,43 +25,42 @@ func NewID() (id ID) {
 	return id
 }
 
-// String is the id as Redis writes those of nodes: 40 hexadecimal digits.
+// String returns the id in the form of Redis's node ids: 40 hexadecimal digits.
 func (id ID) String() string { return hex.EncodeToString(id[:]) }
 
-// Member is a front end, as it describes itself in its row. The row is JSON: members
-// of different versions meet while a fleet is upgraded, and fields that one does not
-// know are passed over.
+// Member is a front end, as it describes itself in its row. The row is JSON: during an
+// upgrade members have different versions, and unknown fields are ignored.
 type Member struct {
 	ID ID `json:"-"` // in the row's key
-	// Host is the address under which the others and the clients reach it.
+	// Host is the address under which the others and the clients reach the member.
 	Host string `json:"host"`
-	// Hostname is the name that it announces besides, or empty.
+	// Hostname is the name that the member also announces, or empty.
 	Hostname string `json:"hostname,omitempty"`
-	// Port, TLSPort and BusPort are those that it announces, 0 if there is none.
+	// Port, TLSPort and BusPort are the announced ports, 0 if there is none.
 	Port    int `json:"port"`
 	TLSPort int `json:"tls-port,omitempty"`
 	BusPort int `json:"bus-port,omitempty"`
-	// Away: it takes no clients now, since it is not ready yet. It has no slots then.
+	// Away: the member is not ready yet, and takes no clients and has no slots.
 	Away bool `json:"away,omitempty"`
-	// Started is when it joined.
+	// Started is when the member joined.
 	Started engine.Stamp `json:"started"`
-	// Beat counts how often the row was written. It is what lives in it.
+	// Beat counts how often the row was written, so that each write changes the row.
 	Beat uint64 `json:"beat"`
 	// At is when the row was written, in the store's time: Unix milliseconds, 0 if the
-	// writer's version does not tell.
+	// writer's version lacks the field.
 	At int64 `json:"at,omitempty"`
-	// Work changes whenever the member has stored rows that background work looks for:
-	// see Fleet.SetWork. 0 means that the member does not tell.
+	// Work changes whenever the member has stored rows for background work: see
+	// Fleet.SetWork. 0 means that the member does not count them.
 	Work uint64 `json:"work,omitempty"`
-	// Oldest is the oldest moment that it read when it wrote the row.
+	// Oldest is the oldest moment that the member was reading when it wrote the row.
 	Oldest engine.Stamp `json:"oldest"`
-	// Version is the program's.
+	// Version is the version of the program.
 	Version string `json:"version"`
-	// Seen is when the row was first seen as it is, in the store's time.
+	// Seen is when the row was first read with this content, in the store's time.
 	Seen time.Time `json:"-"`
 }
 
-// Bus is where the member listens to others of the fleet.
+// Bus returns the address of the member's bus.
 func (m Member) Bus() string { return net.JoinHostPort(m.Host, strconv.Itoa(m.BusPort)) }
 
 func encode(m Member) ([]byte, error) { return json.Marshal(m) }
@@ -74,7 +73,7 @@ func decode(id ID, value []byte) (m Member, err error) {
 	return m, nil
 }
 
-// alike says whether two descriptions of a member tell the same to a client.
+// alike reports whether two descriptions of a member differ only in what changes by beats.
 func alike(a, b Member) bool {
 	a.Beat, a.At, a.Work, a.Oldest, a.Seen = b.Beat, b.At, b.Work, b.Oldest, b.Seen
 	return a == b
@@ -88,24 +87,24 @@ func byAge(members []Member) {
 }
 
 // Division is the living members that take clients, at some time, and how they divide
-// the slots: the member of number i of n has those from i*16384/n on, up to those of
-// the next one. It is not changed any more.
+// the slots: member i of n has the slots from i*16384/n on, up to those of the next
+// member. A Division is immutable.
 type Division struct {
-	Members []Member // by age: the first one leads. This process is always among them
-	Self    int      // which of them this process is
+	Members []Member // by age: the first is the leader. This process is always among them
+	Self    int      // the index of this process in Members
 	Epoch   uint64   // grows with each change that this process sees
 
-	all []Member // those that take no clients, too
+	all []Member // Members, and those that take no clients
 }
 
-// Slots is the range of slots of a member: from lo up to, but not including, hi.
+// Slots returns the range of slots of a member: from lo up to, but not including, hi.
 func (d *Division) Slots(i int) (lo, hi int) { return Slots(i, len(d.Members)) }
 
-// Owner is the number of the member that has a slot.
+// Owner returns the index of the member that has a slot.
 func (d *Division) Owner(slot int) int { return Owner(slot, len(d.Members)) }
 
-// Slots is the range of slots of member i of n.
+// Slots returns the range of slots of member i of n.
 func Slots(i, n int) (lo, hi int) { return i * keyspace.Slots / n, (i + 1) * keyspace.Slots / n }
 
-// Owner is which of n members has a slot.
+// Owner returns which of n members has a slot.
 func Owner(slot, n int) int { return ((slot+1)*n - 1) / keyspace.Slots }

@@ -7,13 +7,12 @@ import (
 	"time"
 )
 
-// Members that are gone before their lease is over: those at whose address nobody
-// listens, and those whose address this process has now.
+// Members that are gone before their lease is over: their address refuses connections, or
+// this process has it now.
 
-// Refused reports that nobody listens where a member says that it does, or that another
-// one does. The member is left out until it writes its row again. A member that did so is
-// believed until its lease ends, unless it was reached since: its address may be one
-// that this process cannot reach.
+// Refused reports that the address of a member refuses connections, or belongs to another
+// member. The member is left out until it writes its row again. After that further reports
+// are ignored until Reached: this process may be unable to reach the address.
 func (f *Fleet) Refused(id ID) {
 	f.report(id, true)
 	f.Look()
@@ -28,7 +27,7 @@ func (f *Fleet) report(id ID, refused bool) {
 	f.reports[id] = refused
 }
 
-// takeReports returns what was reported since the last call.
+// takeReports returns the reports since the last call.
 func (f *Fleet) takeReports() map[ID]bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -59,7 +58,7 @@ func (p *peer) heed(reports map[ID]bool) {
 	}
 }
 
-// livesOn notes that a member that was refused has written its row.
+// livesOn notes that a refused member has written its row.
 func (f *Fleet) livesOn(p *peer) {
 	p.refused, p.wronged = false, true
 	if p.sameAddress(f.self) {
@@ -70,15 +69,15 @@ func (f *Fleet) livesOn(p *peer) {
 	f.log.Warn("a front end lives, although nobody listens at its address: is its bus port open to the others?", "id", p.ID.String(), "addr", p.Bus())
 }
 
-// sameAddress says whether two members are reached at the same address.
+// sameAddress reports whether two members announce the same address.
 func (m Member) sameAddress(o Member) bool {
 	return m.BusPort != 0 && m.BusPort == o.BusPort && m.Host == o.Host
 }
 
-// succeed looks for rows of members that had this process's address. A row that is not
-// written any more is that of a process which was killed, most likely this one's
-// predecessor: its lease is not waited for. If the row is written, the address is
-// announced by two processes, and this one, which comes later, gives way.
+// succeed looks for rows of members with this process's address. A row that is not written
+// any more is most likely that of this process's killed predecessor: its lease is not
+// waited for. If the row is written, two processes announce the address, and succeed
+// returns an error, since this process came later.
 //
 // A row counts as not written when it is older than one and a half beats.
 func (f *Fleet) succeed(ctx context.Context) error {
@@ -92,7 +91,7 @@ func (f *Fleet) succeed(ctx context.Context) error {
 		for id, row := range rows {
 			m, err := decode(id, row)
 			if err != nil || m.At == 0 || !m.sameAddress(f.self) {
-				continue // list complains, or its lease is waited for
+				continue // list logs a bad row; other rows are left to their lease
 			}
 			now := f.o.Engine.Now()
 			if p := seen[id]; p == nil {

@@ -12,11 +12,11 @@ import (
 	"redoubt/keyspace"
 )
 
-// conflicts is how often a transaction is run again before that is an error. There
-// are few writers of these rows, and each commits once in a second.
+// conflicts is how often a transaction is retried after a conflict. These rows have few
+// writers, each of which commits about once a second.
 const conflicts = 20
 
-// transact runs a transaction, and again as long as it conflicts.
+// transact runs a transaction, and retries it after a conflict.
 func transact(ctx context.Context, e engine.Shared, run func(engine.SharedView, *engine.Batch) error) error {
 	for n := 0; ; n++ {
 		err := attempt(e, run)
@@ -34,7 +34,7 @@ func transact(ctx context.Context, e engine.Shared, run func(engine.SharedView, 
 }
 
 func attempt(e engine.Shared, run func(engine.SharedView, *engine.Batch) error) error {
-	v, err := e.Begin(true)
+	v, err := e.Begin(engine.ViewOptions{Background: true}) // a beat that waits behind clients for too long would look like a death
 	if err != nil {
 		return err
 	}
@@ -43,7 +43,6 @@ func attempt(e engine.Shared, run func(engine.SharedView, *engine.Batch) error) 
 	if !ok {
 		return fmt.Errorf("the engine's views are of type %T and cannot be shared", v)
 	}
-	shared.Behind() // who waits behind clients for too long is taken for dead
 	var b engine.Batch
 	if err := run(shared, &b); err != nil || b.Empty() {
 		return err
@@ -52,8 +51,8 @@ func attempt(e engine.Shared, run func(engine.SharedView, *engine.Batch) error) 
 	return err
 }
 
-// readSecret reads the secret, and makes it if there is none. Of several who do so at
-// once one succeeds, and the others read what that one wrote.
+// readSecret reads the secret, and makes it if there is none. If several members do so
+// concurrently one succeeds, and the others read its secret.
 func readSecret(ctx context.Context, e engine.Shared) (secret [keyspace.SecretSize]byte, err error) {
 	key := keyspace.SecretRow()
 	for range 2 {
@@ -73,7 +72,7 @@ func readSecret(ctx context.Context, e engine.Shared) (secret [keyspace.SecretSi
 			return nil
 		})
 		if !errors.Is(err, engine.ErrUnknownOutcome) {
-			break // else it is read: whoever wrote it
+			break // else read the secret again, whichever member wrote it
 		}
 	}
 	if err != nil {

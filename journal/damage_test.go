@@ -177,7 +177,7 @@ func TestDamagedSegments(t *testing.T) {
 		"a newer version": {func(im image) {
 			b := im[segmentName(2)]
 			putSegmentHeader(b, 0xabcd1234, 2, 6)
-			b[11] = 2
+			b[11] = 3
 			fixSegmentHeader(b)
 		}, 0, ErrVersion.Error()},
 		"another log": {func(im image) { putSegmentHeader(im[segmentName(2)], 99, 2, 6) }, 0, "belongs to another log"},

@@ -63,7 +63,7 @@ func acknowledged(t testing.TB, p Policy, closed bool) (image, []string) {
 // judged opens what is left of a log of which all records were acknowledged. It
 // must be refused, with its place and a remedy, or have all of them; Walk must
 // say the same, and Salvage leave a log that opens with a beginning of them. It
-// says whether the log was refused.
+// reports whether the log was refused.
 func judged(t *testing.T, what string, im image, payloads []string) bool {
 	t.Helper()
 	fs := im.write(t)
@@ -118,7 +118,7 @@ func harm(t *testing.T, run func(t *testing.T, im image, payloads []string)) {
 	}
 }
 
-// holds says whether a segment has a record.
+// holds reports whether a segment has a record.
 func holds(b []byte) bool { return len(b) > headerSize && !zeros(b[headerSize:]) }
 
 // A log without one of its segments, or without all, is refused.

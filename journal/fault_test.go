@@ -46,7 +46,7 @@ func TestFaultSweep(t *testing.T) {
 }
 
 // faultOnce runs the script of a seed with a fault at the nth operation, and
-// says whether it came that far.
+// reports whether it came that far.
 func faultOnce(t *testing.T, seed uint64, n int, fault error, stays bool) bool {
 	_, fs := newFS(t)
 	rng := rand.New(rand.NewPCG(seed, 0))

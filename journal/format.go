@@ -13,10 +13,11 @@ import (
 // needs a new version.
 
 const (
-	magic      = "RDBTJRNL"
-	version    = 1
-	headerSize = 40 // of a segment
-	align      = 8  // where records may begin
+	magic       = "RDBTJRNL"
+	version     = 1  // of segments that hold data
+	raftVersion = 2  // of segments that hold a Raft log; see raftformat.go
+	headerSize  = 40 // of a segment of version 1
+	align       = 8  // where records may begin
 )
 
 // HeadRoom is how many bytes a caller of Append leaves free at the front of the
@@ -32,7 +33,32 @@ type Kind uint8
 const (
 	Data Kind = 1 // a payload with its own sequence number
 	Mark Kind = 2 // no payload: only says up to where the log was synced
+
+	// Kinds in segments of version 2; see RaftHead.
+	RaftEntry Kind = 3 // an entry of a Raft log
+	RaftCut   Kind = 4 // entries that came before are void
+	RaftMark  Kind = 5 // says up to where the log was synced, and was committed
 )
+
+// numbered says whether a record has a sequence number of its own.
+func (k Kind) numbered() bool { return k != Mark && k != RaftMark }
+
+// room is the size of a record's header. The checksum of a record is that of
+// what comes behind, followed by the header from byte 4 on.
+func (k Kind) room() int {
+	if k == RaftEntry {
+		return RaftRoom
+	}
+	return HeadRoom
+}
+
+// of is the version of the segments in which a kind of record may stand.
+func (k Kind) of() uint32 {
+	if k <= Mark {
+		return version
+	}
+	return raftVersion
+}
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -48,11 +74,11 @@ func (h head) size() int64 { return padded(HeadRoom + int64(h.length)) }
 
 func padded(n int64) int64 { return (n + align - 1) &^ (align - 1) }
 
-// put fills in the header of rec. payloadSum is the checksum of rec[HeadRoom:]:
-// the payload goes first into the checksum, so that it can be done before the
-// sequence number is known.
+// put fills in the header of rec. payloadSum is the checksum of what is behind
+// the header: the payload goes first into the checksum, so that it can be done
+// before the sequence number is known.
 func (h head) put(rec []byte, payloadSum uint32) {
-	b := rec[:HeadRoom]
+	b := rec[:h.kind.room()]
 	binary.BigEndian.PutUint32(b[4:], h.length)
 	binary.BigEndian.PutUint64(b[8:], h.seq)
 	binary.BigEndian.PutUint64(b[16:], h.synced)
@@ -61,7 +87,7 @@ func (h head) put(rec []byte, payloadSum uint32) {
 	binary.BigEndian.PutUint32(b, crc32.Update(payloadSum, castagnoli, b[4:]))
 }
 
-// parse reads a header and says whether it can be one.
+// parse reads a header. ok is false if the bytes cannot be one.
 func parse(b []byte) (h head, ok bool) {
 	kind := binary.BigEndian.Uint32(b[24:])
 	h = head{
@@ -73,17 +99,26 @@ func parse(b []byte) (h head, ok bool) {
 		return h, false
 	case h.kind == Data:
 		return h, h.synced < h.seq && h.length <= MaxPayload
+	case h.kind == Mark:
+		return h, h.length == 0 && h.synced <= h.seq
 	default:
-		return h, h.kind == Mark && h.length == 0 && h.synced <= h.seq
+		return h, h.raftShape()
 	}
 }
 
-// sumOf is what the checksum of a record must be.
-func sumOf(header, payload []byte) uint32 {
-	return crc32.Update(crc32.Checksum(payload, castagnoli), castagnoli, header[4:HeadRoom])
+// sumOf is what the checksum of a record of that kind must be.
+func sumOf(rec []byte, kind Kind) uint32 {
+	n := kind.room()
+	return crc32.Update(crc32.Checksum(rec[n:], castagnoli), castagnoli, rec[4:n])
 }
 
 func putSegmentHeader(b []byte, log uint32, index, first uint64) {
+	putHeader(b, version, log, index, first)
+}
+
+// putHeader writes what the headers of all versions begin with, so that an older
+// program that reads a newer segment knows what is in its way.
+func putHeader(b []byte, version, log uint32, index, first uint64) {
 	copy(b, magic)
 	binary.BigEndian.PutUint32(b[8:], version)
 	binary.BigEndian.PutUint32(b[12:], log)
@@ -95,18 +130,41 @@ func putSegmentHeader(b []byte, log uint32, index, first uint64) {
 
 var errHeader = errors.New("the segment's header is damaged")
 
-func parseSegmentHeader(b []byte, index uint64) (log uint32, first uint64, err error) {
+// segmentHead is a segment's header, decoded.
+type segmentHead struct {
+	version, log uint32
+	first        uint64
+	base         raftBase // version 2
+}
+
+// size is how many bytes the header has.
+func (h segmentHead) size() int64 {
+	if h.version == raftVersion {
+		return raftHeaderSize
+	}
+	return headerSize
+}
+
+// parseSegmentHeader reads the header of the segment with that index. b is the
+// beginning of the file, with headerSize bytes or more.
+func parseSegmentHeader(b []byte, index uint64) (h segmentHead, err error) {
 	if string(b[:8]) != magic || crc32.Checksum(b[:36], castagnoli) != binary.BigEndian.Uint32(b[36:]) {
-		return 0, 0, errHeader
+		return h, errHeader
 	}
-	if v := binary.BigEndian.Uint32(b[8:]); v != version {
-		return 0, 0, fmt.Errorf("%w: its version is %d, this program knows %d: use the program that wrote it", ErrVersion, v, version)
+	h = segmentHead{version: binary.BigEndian.Uint32(b[8:]), log: binary.BigEndian.Uint32(b[12:]), first: binary.BigEndian.Uint64(b[24:])}
+	switch h.version {
+	case version:
+	case raftVersion:
+		if len(b) < raftHeaderSize || !h.base.parse(b) {
+			return segmentHead{}, errHeader
+		}
+	default:
+		return segmentHead{}, fmt.Errorf("%w: its version is %d, this program knows %d and %d: use the program that wrote it", ErrVersion, h.version, version, raftVersion)
 	}
-	first = binary.BigEndian.Uint64(b[24:])
-	if binary.BigEndian.Uint64(b[16:]) != index || first == 0 || first == 1<<64-1 {
-		return 0, 0, errors.New("the segment's header names another segment")
+	if binary.BigEndian.Uint64(b[16:]) != index || h.first == 0 || h.first == 1<<64-1 {
+		return segmentHead{}, errors.New("the segment's header names another segment")
 	}
-	return binary.BigEndian.Uint32(b[12:]), first, nil
+	return h, nil
 }
 
 const suffix = ".jnl"

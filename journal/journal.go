@@ -3,16 +3,17 @@
 //
 // A Journal keeps its log in the segment files of one directory; FORMAT.md has
 // their bytes. Records are numbered from 1 on without gaps. Append writes a
-// record with one write to the operating system, in the order of the numbers;
-// one goroutine fsyncs, for everybody who waits at that moment; another keeps
-// the next segment ready, so that changing over is no more than a switch.
+// record with one write to the operating system, in the order of the numbers.
+// One goroutine fsyncs: each fsync serves all records that were written before it
+// began (group commit). Another goroutine makes the next segment ahead, so that
+// rotation does not wait for it.
 //
 // Invariants:
 //  1. What Open replays is a prefix of what was appended, and never shorter
 //     than what Synced had reached.
-//  2. A record of which Append returned an error is never replayed. Only if the
-//     disk refuses even to undo it can that not be held; the journal then has
-//     failed, and says so.
+//  2. A record of which Append returned an error is never replayed. There is one
+//     exception: if the disk refuses the undo of the write as well, the journal has
+//     failed, and its error says that the record may appear after a restart.
 //  3. After a failed fsync nothing becomes durable any more: a later fsync that
 //     succeeds proves nothing about the pages that were lost. Open therefore
 //     writes again what it read and cannot know to be on disk.
@@ -47,6 +48,8 @@ var (
 	ErrCorrupt = errors.New("journal is corrupt")
 	// ErrVersion: the files are of a version that this program does not know.
 	ErrVersion = errors.New("unknown version of the journal")
+	// ErrReplicated: the log is one that several processes agree upon.
+	ErrReplicated = errors.New("the journal is that of a replicated store")
 	// ErrTooLarge: the payload is larger than MaxPayload.
 	ErrTooLarge = errors.New("record is too large for the journal")
 	// ErrClosed: the journal was closed.
@@ -96,9 +99,6 @@ type Options struct {
 	// Durable has grown by an fsync or by a change of policy, and when Err has
 	// changed.
 	OnDurable func()
-	// Gather is called between two fsyncs if records wait already. It may wait
-	// a moment for more of them.
-	Gather func()
 	// For tests: Tick comes once a second, Now tells the time, LogID is the
 	// number of a new log (random if zero).
 	Tick     <-chan time.Time
@@ -109,13 +109,14 @@ type Options struct {
 
 // Journal is a Log in local files.
 type Journal struct {
-	o   Options
-	log uint32 // the log's number
+	o    Options
+	log  uint32 // the log's number
+	form form
 
 	last, synced, durable atomic.Uint64
 	err                   atomic.Pointer[error]
 
-	wake, make chan struct{} // for the two goroutines, one token each
+	wake, make chan struct{} // wake the syncer and the maker of segments; each holds one token
 	quit       chan struct{}
 	running    sync.WaitGroup
 	files      sync.Mutex // held by what removes or links segments; before mu
@@ -130,11 +131,11 @@ type Journal struct {
 	rotated []*segment // full, not yet synced
 	old     []span     // all segments before active
 	claimed uint64     // the newest number that a record claims as synced
-	want    uint64     // somebody waits until this is synced
-	notify  bool       // OnDurable is due
+	want    uint64     // the records up to here are to be fsynced
+	notify  bool       // OnDurable is to be called
 	idleAt  uint64     // last, at the tick before
-	rested  bool       // nothing was appended for a second: the next record is fsynced at once
-	head    [headerSize]byte
+	rested  bool       // no record came for a second: the next one is fsynced at once
+	head    [raftHeaderSize]byte
 	end     *endFile // see end.go
 	// endFailed: that the end file could not be written was logged.
 	endFailed atomic.Bool
@@ -156,6 +157,35 @@ type span struct {
 // and how many there are. A torn tail is cut off; if records that were on disk
 // are damaged or missing, the error wraps ErrCorrupt.
 func Open(o Options, from uint64, replay func(seq uint64, payload []byte) error, progress func(done, total int64)) (*Journal, error) {
+	j, err := newJournal(o, plain{})
+	if err != nil {
+		return nil, err
+	}
+	c, err := j.load(from)
+	if err != nil {
+		return nil, err
+	}
+	if s := c.agreed(); s != nil {
+		return nil, errors.Join(fmt.Errorf("journal: segment %s: %w: open the store as one, or take it out of its group", s.name, ErrReplicated), c.close())
+	}
+	x, err := j.read(c, func(e Entry) error {
+		if e.Kind == Data && e.Seq > from {
+			return replay(e.Seq, e.Payload)
+		}
+		return nil
+	}, progress)
+	if err == nil {
+		err = j.settle(c, x)
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.close())
+	}
+	j.run()
+	return j, nil
+}
+
+// newJournal returns a journal with its options, before anything was read.
+func newJournal(o Options, f form) (*Journal, error) {
 	if o.FS == nil {
 		o.FS = OS
 	}
@@ -180,22 +210,23 @@ func Open(o Options, from uint64, replay func(seq uint64, payload []byte) error,
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	j := &Journal{o: o, policy: o.Policy, wake: make(chan struct{}, 1), make: make(chan struct{}, 1), quit: make(chan struct{})}
+	j := &Journal{o: o, form: f, policy: o.Policy, wake: make(chan struct{}, 1), make: make(chan struct{}, 1), quit: make(chan struct{})}
 	j.changed.L = &j.mu
 	if err := o.FS.MkdirAll(o.Dir); err != nil {
 		return nil, fmt.Errorf("journal: making %s: %w", o.Dir, err)
 	}
-	if err := j.recover(from, replay, progress); err != nil {
-		return nil, err
-	}
-	j.figures.syncedAt = o.Now()
-	j.running.Go(j.runSyncer)
-	j.running.Go(j.runMaker)
-	poke(j.make)
 	return j, nil
 }
 
-// poke leaves a token, if there is none yet.
+// run starts the goroutines of a journal that was read.
+func (j *Journal) run() {
+	j.figures.syncedAt = j.o.Now()
+	j.running.Go(j.runSyncer)
+	j.running.Go(j.runMaker)
+	poke(j.make)
+}
+
+// poke wakes the goroutine that receives from c. It never blocks: one token is enough.
 func poke(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -218,8 +249,14 @@ func (j *Journal) Append(rec []byte) (uint64, error) {
 	if err := j.room(int64(len(rec))); err != nil {
 		return 0, err
 	}
+	return j.add(rec, sum, Data)
+}
+
+// add writes a record that has a number of its own, and returns that. There is
+// room for the record. mu is held.
+func (j *Journal) add(rec []byte, sum uint32, kind Kind) (uint64, error) {
 	seq := j.last.Load() + 1
-	if err := j.write(rec, sum, Data, seq); err != nil {
+	if err := j.write(rec, sum, kind, seq); err != nil {
 		return 0, err
 	}
 	j.figures.records++
@@ -273,8 +310,8 @@ func (j *Journal) undo(n int, err error) error {
 	return j.failWrite(j.active.name, err)
 }
 
-// failWrite is what becomes of an error of a write: a full disk may get space
-// again, everything else is final. mu is held.
+// failWrite turns the error of a write into that of the journal: ErrFull if the disk is
+// full, which may pass; any other error is final. mu is held.
 func (j *Journal) failWrite(name string, err error) error {
 	if isFull(err) {
 		return fmt.Errorf("%w: writing %s: %w: free some space, then writes work again", ErrFull, filepath.Join(j.o.Dir, name), err)
@@ -298,7 +335,7 @@ func (j *Journal) fail(cause error) error {
 	return err
 }
 
-// refusal is why no record is taken, or nil. mu is held.
+// refusal is nil, or the error for whoever wants to append. mu is held.
 func (j *Journal) refusal() error {
 	if j.closed {
 		return ErrClosed

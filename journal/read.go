@@ -10,13 +10,12 @@ import (
 	"slices"
 )
 
-// Reading. A cursor walks the records of all segments in order and stops at
-// the first place that is not what it must be. Whether that place is a torn
-// tail or corruption is told by what stands behind it: every record says up to
-// which sequence number the log was on disk when it was written. If something
-// behind the bad place says that the record there was on disk, then the disk
-// has lost it; if nothing does, then nobody was promised it. The end file says
-// so too, and of records behind the end of the log as well.
+// Reading. A cursor walks the records of all segments in order and stops at the first place
+// that is no valid record. That place is a torn tail or corruption. To tell which, every
+// record claims up to which sequence number the log was on disk when the record was written,
+// and so does the end file. If such a claim covers the record that should be at the bad
+// place, the disk has lost it: that is corruption. If none does, no client was promised it:
+// the tail is torn, and is cut off.
 
 // Entry is a record as it was read.
 type Entry struct {
@@ -26,7 +25,13 @@ type Entry struct {
 	Seq     uint64 // of a mark: of the record before it
 	Synced  uint64 // up to here the log was on disk when the record was written
 	Kind    Kind
-	Payload []byte // valid until the next record is read
+	Raft    RaftHead // of kinds RaftEntry, RaftCut and RaftMark
+	Payload []byte   // of a commit, or of another entry; valid until the next record is read
+}
+
+// Rows says whether the record is a commit of the store.
+func (e Entry) Rows() bool {
+	return e.Kind == Data || e.Kind == RaftEntry && e.Raft.Type == EntryRows
 }
 
 // damage is a place that a cursor cannot read on from.
@@ -36,7 +41,7 @@ type damage struct {
 	off  int64
 	seq  uint64 // of the record that should be there
 	why  string
-	// proof is why this is no torn tail, if that is known without a witness.
+	// proof, if it is not empty, is why this is no torn tail.
 	proof string
 }
 
@@ -50,6 +55,7 @@ type found struct {
 	index uint64
 	size  int64
 	first uint64
+	head  segmentHead
 	bad   error // what is wrong with its header, or nil
 	end   int64 // behind its last good record, once it was read
 }
@@ -73,6 +79,7 @@ type cursor struct {
 	want  uint64 // its sequence number; 0: whatever comes
 	begun bool   // the segment before i was read
 	ended bool   // the end of the log was judged
+	raft  *lineage
 
 	file   File // of segment opened, with some bytes of it from base on
 	opened int
@@ -88,7 +95,7 @@ func load(fs FS, dir string, from uint64) (*cursor, error) {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("journal: listing %s: %w", dir, err)
 	}
-	c := &cursor{fs: fs, dir: dir, from: from, opened: -1}
+	c := &cursor{fs: fs, dir: dir, from: from, opened: -1, raft: &lineage{}}
 	if c.end, c.older, c.ends, err = readEnd(fs, dir); errors.Is(err, ErrCorrupt) {
 		c.endErr = err
 	} else if err != nil {
@@ -108,12 +115,13 @@ func load(fs FS, dir string, from uint64) (*cursor, error) {
 			s.bad = errHeader
 			continue
 		}
-		b, err := c.at(i, 0, headerSize)
+		b, err := c.at(i, 0, min(s.size, raftHeaderSize))
 		if err != nil {
 			return nil, errors.Join(err, c.close())
 		}
-		var log uint32
-		log, s.first, s.bad = parseSegmentHeader(b, s.index)
+		s.head, s.bad = parseSegmentHeader(b, s.index)
+		s.first = s.head.first
+		log := s.head.log
 		switch {
 		case errors.Is(s.bad, ErrVersion):
 			return nil, errors.Join(fmt.Errorf("journal: segment %s: %w", s.name, s.bad), c.close())
@@ -190,9 +198,12 @@ func (c *cursor) read() (Entry, error) {
 			if why := c.misplaced(s); why != "" {
 				return Entry{}, c.damaged(why)
 			}
-			c.off, c.want, c.begun, s.end = headerSize, s.first, true, headerSize
+			if why := c.raft.enter(s); why != "" {
+				return Entry{}, c.inconsistent(why)
+			}
+			c.off, c.want, c.begun, s.end = s.head.size(), s.first, true, s.head.size()
 		}
-		h, payload, why, err := c.record(c.i, c.off)
+		h, rec, why, err := c.record(c.i, c.off)
 		if err != nil {
 			return Entry{}, err
 		}
@@ -205,10 +216,19 @@ func (c *cursor) read() (Entry, error) {
 			c.i, c.off = c.i+1, 0
 			continue
 		}
-		e := Entry{File: s.name, Index: s.index, Offset: c.off, Seq: h.seq, Synced: h.synced, Kind: h.kind, Payload: payload}
+		e := Entry{File: s.name, Index: s.index, Offset: c.off, Seq: h.seq, Synced: h.synced, Kind: h.kind, Payload: rec[h.kind.room():]}
 		follows := h.seq + 1
-		if h.kind == Data && h.seq != c.want || h.kind == Mark && follows != c.want {
+		if h.kind.numbered() && h.seq != c.want || !h.kind.numbered() && follows != c.want {
 			return Entry{}, c.damaged(fmt.Sprintf("record %d is here", h.seq))
+		}
+		if h.kind.of() == raftVersion {
+			why := e.Raft.parse(h.kind, rec)
+			if why == "" {
+				why = c.raft.take(&e)
+			}
+			if why != "" {
+				return Entry{}, c.inconsistent(why)
+			}
 		}
 		c.off, c.want = c.off+h.size(), follows
 		s.end = c.off
@@ -232,6 +252,23 @@ func (c *cursor) misplaced(s *found) string {
 	return ""
 }
 
+// inconsistent is damage at a place that is whole, and yet cannot follow what is before it.
+func (c *cursor) inconsistent(why string) *damage {
+	d := c.damaged(why)
+	d.proof = "this place is whole, so it is no write that was cut short"
+	return d
+}
+
+// agreed returns the first segment of a Raft log, or nil.
+func (c *cursor) agreed() *found {
+	for _, s := range c.segs {
+		if s.bad == nil && s.head.version == raftVersion {
+			return s
+		}
+	}
+	return nil
+}
+
 func orEOF(err error) error {
 	if err != nil {
 		return err
@@ -239,11 +276,11 @@ func orEOF(err error) error {
 	return io.EOF
 }
 
-func (c *cursor) damaged(why string) error {
+func (c *cursor) damaged(why string) *damage {
 	return &damage{i: c.i, name: c.segs[c.i].name, off: c.off, seq: c.want, why: why}
 }
 
-// onlySpares says whether this and all later files were never used.
+// onlySpares reports whether this and all later files were never used.
 func (c *cursor) onlySpares() (bool, error) {
 	for i := c.i; i < len(c.segs); i++ {
 		if c.segs[i].bad == nil {
@@ -256,8 +293,9 @@ func (c *cursor) onlySpares() (bool, error) {
 	return true, nil
 }
 
-// record reads what is at a place. why is empty if that is a valid record.
-func (c *cursor) record(i int, off int64) (h head, payload []byte, why string, err error) {
+// record reads what is at a place. why is empty if that is a valid record; rec
+// is all of it but for the zeros behind.
+func (c *cursor) record(i int, off int64) (h head, rec []byte, why string, err error) {
 	rest := c.segs[i].size - off
 	if rest < HeadRoom {
 		return h, nil, "the file ends inside of a record's header", nil
@@ -269,7 +307,7 @@ func (c *cursor) record(i int, off int64) (h head, payload []byte, why string, e
 	h, ok := parse(b)
 	n := HeadRoom + int64(h.length)
 	switch {
-	case !ok:
+	case !ok || c.segs[i].bad == nil && h.kind.of() != c.segs[i].head.version:
 		return h, nil, "no record begins here", nil
 	case h.log != c.log && c.log != 0:
 		return h, nil, "the record belongs to another log", nil
@@ -279,10 +317,10 @@ func (c *cursor) record(i int, off int64) (h head, payload []byte, why string, e
 	if b, err = c.at(i, off, min(h.size(), rest)); err != nil {
 		return h, nil, "", err
 	}
-	if sumOf(b, b[HeadRoom:n]) != h.sum || !zeros(b[n:]) {
+	if sumOf(b[:n], h.kind) != h.sum || !zeros(b[n:]) {
 		return h, nil, "the record's checksum is wrong", nil
 	}
-	return h, b[HeadRoom:n:n], "", nil
+	return h, b[:n:n], "", nil
 }
 
 // find looks for a valid record at or behind a place. It returns i past the
@@ -298,8 +336,8 @@ func (c *cursor) find(i int, off int64) (int, int64, head, error) {
 	return i, 0, head{}, nil
 }
 
-// witness looks in the end file and behind d for something which says that the
-// record that should be at d was on disk. It returns "" if there is nothing.
+// witness looks in the end file and behind d for a claim that covers the record which should
+// be at d. It returns "" if there is none.
 func (c *cursor) witness(d *damage) (string, error) {
 	switch {
 	case d.proof != "":
@@ -321,7 +359,7 @@ func (c *cursor) witness(d *damage) (string, error) {
 	}
 }
 
-// empty says whether a segment has only zeros from off on.
+// empty reports whether a segment has only zeros from off on.
 func (c *cursor) empty(i int, off int64) (bool, error) {
 	for size := c.segs[i].size; off < size; {
 		b, err := c.at(i, off, min(chunk, size-off))

@@ -10,52 +10,62 @@ import (
 	"slices"
 )
 
-// recover reads the log and makes the journal ready to be appended to.
-func (j *Journal) recover(from uint64, replay func(seq uint64, payload []byte) error, progress func(done, total int64)) error {
+// load finds the segments of the log.
+func (j *Journal) load(from uint64) (*cursor, error) {
 	c, err := load(j.o.FS, j.o.Dir, from)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer c.close()
 	if c.endErr != nil {
-		return fmt.Errorf("%w: restore a backup, or go by what the log itself says with \"redoubt journal --salvage\"", c.endErr)
+		err := fmt.Errorf("%w: restore a backup, or go by what the log itself says with \"redoubt journal --salvage\"", c.endErr)
+		return nil, errors.Join(err, c.close())
 	}
 	c.start()
-	first := c.i
+	return c, nil
+}
+
+// extent is what recovery keeps of a log: the segments from number first to
+// before number kept, of those of a cursor, and what was older; claim is the newest
+// record that was found to be synced.
+type extent struct {
+	first, kept int
+	claim       uint64
+}
+
+// read gives all records to visit, from the segment on where c stands.
+func (j *Journal) read(c *cursor, visit func(Entry) error, progress func(done, total int64)) (x extent, err error) {
+	x = extent{first: c.i, claim: c.end.synced}
 	finished := c.report(progress)
-	claim := c.end.synced
 	for err == nil {
 		var e Entry
 		if e, err = c.next(); err != nil {
 			break
 		}
-		claim = max(claim, e.Synced)
-		if e.Kind == Data && e.Seq > from {
-			if err := replay(e.Seq, e.Payload); err != nil {
-				return fmt.Errorf("journal: replaying record %d (segment %s, offset %d): %w", e.Seq, e.File, e.Offset, err)
-			}
+		x.claim = max(x.claim, e.Synced)
+		if err := visit(e); err != nil {
+			return x, fmt.Errorf("journal: replaying record %d (segment %s, offset %d): %w", e.Seq, e.File, e.Offset, err)
 		}
 	}
-	kept := c.i
+	x.kept = c.i
 	var d *damage
 	switch {
 	case err == io.EOF:
 	case errors.As(err, &d):
 		if err := c.refuse(d); err != nil {
-			return err
+			return x, err
 		}
 		j.o.Logger.Warn("journal: the log is cut off at a place that is no valid record; nothing says that the record there had been synced", "segment", d.name, "offset", d.off, "record", d.seq, "why", d.why)
 		if d.off > 0 {
-			kept++
+			x.kept++
 		}
 	default:
-		return err
+		return x, err
 	}
 	finished()
-	return j.settle(c, first, kept, from, claim)
+	return x, nil
 }
 
-// report arranges for progress to be told; the result tells the end.
+// report has progress called while the cursor reads. The result calls it a last time.
 func (c *cursor) report(progress func(done, total int64)) (finished func()) {
 	if progress == nil {
 		return func() {}
@@ -71,7 +81,7 @@ func (c *cursor) report(progress func(done, total int64)) (finished func()) {
 	return func() { progress(total, total) }
 }
 
-// refuse says that d is corruption, or returns nil if it is a torn tail.
+// refuse returns an error if d is corruption, and nil if it is a torn tail.
 func (c *cursor) refuse(d *damage) error {
 	why, err := c.witness(d)
 	if err != nil || why == "" {
@@ -81,11 +91,10 @@ func (c *cursor) refuse(d *damage) error {
 }
 
 // settle removes what is not kept of the segments, makes the rest durable, and
-// begins a new segment. The segments from first on were read; claim is the
-// newest number that was found to be synced.
-func (j *Journal) settle(c *cursor, first, kept int, from, claim uint64) error {
-	fs := j.o.FS
-	last := max(from, c.want-1)
+// begins a new segment: the journal is ready to be appended to.
+func (j *Journal) settle(c *cursor, x extent) error {
+	fs, first, kept := j.o.FS, x.first, x.kept
+	last := max(c.from, c.want-1)
 	index := uint64(1)
 	if len(c.segs) > 0 {
 		index = c.segs[0].index
@@ -93,15 +102,17 @@ func (j *Journal) settle(c *cursor, first, kept int, from, claim uint64) error {
 	if kept > 0 {
 		s := c.segs[kept-1]
 		index = s.index + 1
-		if s.first == c.want { // it has no records: it is made anew
-			kept, index = kept-1, s.index
-			// What is older than it must not be the end of the log meanwhile.
-			if kept == first && first > 0 {
-				if err := c.forget(first); err != nil {
-					return err
-				}
-				first, kept = 0, 0
+		// One that has no records is made anew. What is older than it must not be
+		// the end of the log meanwhile.
+		switch lone := kept-1 == first && first > 0; {
+		case s.first != c.want || lone && j.form.keepsOld(): // the next one goes on
+		case lone:
+			if err := c.forget(first); err != nil {
+				return err
 			}
+			first, kept, index = 0, 0, s.index
+		default:
+			kept, index = kept-1, s.index
 		}
 	}
 	if err := c.close(); err != nil {
@@ -116,7 +127,7 @@ func (j *Journal) settle(c *cursor, first, kept int, from, claim uint64) error {
 	for i := kept - 1; i >= 0; i-- {
 		s := c.segs[i]
 		if i >= first {
-			if err := c.secure(s, next-1 > claim); err != nil {
+			if err := c.secure(s, next-1 > x.claim); err != nil {
 				return err
 			}
 		}
@@ -129,7 +140,7 @@ func (j *Journal) settle(c *cursor, first, kept int, from, claim uint64) error {
 	return j.begin(c, index, last)
 }
 
-// forget removes the segments before number n, of which nothing is needed.
+// forget removes the first n segments, whose records are no longer needed.
 func (c *cursor) forget(n int) error {
 	for i := range n {
 		if err := c.fs.Remove(c.path(i)); err != nil {
@@ -143,9 +154,8 @@ func (c *cursor) forget(n int) error {
 	return nil
 }
 
-// secure cuts a segment behind its last record and, if it may not be on disk,
-// writes it again: after an fsync that failed, pages may be in memory alone
-// and yet count as clean.
+// secure cuts a segment behind its last record and, if rewrite is set, writes it again:
+// after a failed fsync, pages may exist in memory only and yet count as clean.
 func (c *cursor) secure(s *found, rewrite bool) error {
 	if !rewrite && s.size == s.end {
 		return nil
@@ -183,8 +193,7 @@ func (j *Journal) begin(c *cursor, index, last uint64) error {
 		j.last.Store(last)
 		j.synced.Store(last)
 		j.durable.Store(last)
-		putSegmentHeader(j.head[:], j.log, index, s.first)
-		if _, err = s.file.WriteAt(j.head[:], 0); err == nil {
+		if err = j.putHeader(s); err == nil {
 			j.mark()
 			if err = j.Err(); err == nil {
 				err = j.syncFile(s)

@@ -8,14 +8,15 @@ import (
 	"sync/atomic"
 )
 
-// Segments and how they come and go. The next one is made ahead by a goroutine
-// of its own, which is never waited for longer than it takes to make an empty
-// file, or to write some zeros to the page cache.
+// The life of a segment: made ahead as the spare, then active, then full, and removed when
+// its records are no longer needed. A goroutine of its own makes the spare. Append waits for
+// that goroutine no longer than it takes to make an empty file, or to write some zeros to the
+// page cache.
 //
 // Under Always the spare is filled with zeros: an fsync then has no new extents
 // to record and takes about half of the time (docs/adr/0009-journal.md). That
-// doubles what is written to the disk, so the other policies, whom a slow fsync
-// does not slow down, only reserve the space.
+// doubles what is written to the disk, so the other policies, whose replies do not wait for
+// an fsync, only reserve the space.
 
 // segment is one that is or will be written.
 type segment struct {
@@ -32,14 +33,14 @@ type segment struct {
 	filling sync.Mutex // held while it is filled, and to close it; before fill
 }
 
-// room sees to it that the active segment can take n bytes. mu is held, but
-// may be let go in between.
+// room rotates until the active segment has room for n bytes. mu is held, and may be
+// released in between.
 func (j *Journal) room(n int64) error {
 	for {
 		if err := j.refusal(); err != nil {
 			return err
 		}
-		if j.active.end+n <= j.o.SegmentBytes || j.active.end == headerSize {
+		if j.active.end+n <= j.o.SegmentBytes || j.active.end == j.form.headerSize() {
 			return nil
 		}
 		if err := j.rotate(); err != nil {
@@ -67,10 +68,9 @@ func (j *Journal) rotate() error {
 	s.fill.Lock()
 	s.taken = true
 	s.fill.Unlock()
-	j.mark() // the segment may travel without those behind it
+	j.mark() // a copy may have this segment and not the next one
 	s.first = j.last.Load() + 1
-	putSegmentHeader(j.head[:], j.log, next, s.first)
-	if _, err := s.file.WriteAt(j.head[:], 0); err != nil {
+	if err := j.putHeader(s); err != nil {
 		return j.failWrite(s.name, err)
 	}
 	j.old = append(j.old, span{j.active.index, j.active.first, j.active.end})
@@ -85,7 +85,7 @@ func (j *Journal) rotate() error {
 func (j *Journal) Rotate() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for old := j.active; old == j.active && old.end > headerSize; {
+	for old := j.active; old == j.active && old.end > j.form.headerSize(); {
 		if err := j.refusal(); err != nil {
 			return err
 		}
@@ -98,7 +98,7 @@ func (j *Journal) Rotate() error {
 
 // create makes the file of a segment.
 func (j *Journal) create(index uint64) (*segment, error) {
-	s := &segment{name: segmentName(index), index: index, end: headerSize}
+	s := &segment{name: segmentName(index), index: index, end: j.form.headerSize()}
 	var err error
 	s.file, err = j.o.FS.Create(filepath.Join(j.o.Dir, s.name))
 	return s, err
@@ -134,7 +134,8 @@ func (j *Journal) runMaker() {
 	}
 }
 
-// prepare sees to it that there is a spare, as the policy likes it.
+// prepare makes the spare segment, if there is none. Its space is reserved, and under Always
+// filled with zeros.
 func (j *Journal) prepare() error {
 	j.mu.Lock()
 	s, index := j.spare, j.active.index+1
@@ -165,7 +166,7 @@ func (j *Journal) prepare() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if err != nil {
-		// Somebody's fsync of this file would not be told of the error again.
+		// The segment is active by now, and an fsync reports an error only once.
 		if s != j.spare {
 			return j.fail(err)
 		}

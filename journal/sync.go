@@ -3,12 +3,13 @@ package journal
 import (
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"path/filepath"
 	"time"
 )
 
-// Making durable. One goroutine calls fsync; whatever was written before a call
-// began is served by it. Nobody else does, but for the undoing of a record.
+// Group commit. One goroutine calls fsync, and each call makes durable all records that were
+// written before it began. The only other fsync is that of undo.
 
 // runSyncer is that goroutine.
 func (j *Journal) runSyncer() {
@@ -28,9 +29,6 @@ func (j *Journal) runSyncer() {
 		}
 		for j.due() {
 			j.sync()
-			if j.o.Gather != nil && j.due() {
-				j.o.Gather()
-			}
 		}
 		j.mu.Lock()
 		notify := j.notify
@@ -42,16 +40,16 @@ func (j *Journal) runSyncer() {
 	}
 }
 
-// due says whether an fsync is called for.
+// due reports whether an fsync is needed.
 func (j *Journal) due() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.Err() == nil && (j.want > j.synced.Load() || len(j.rotated) > 0)
 }
 
-// tick does what is done once a second: the fsync of EverySec, a mark if the
-// newest claim is older than what is synced and no record comes to bring it,
-// another try at a spare segment.
+// tick runs once a second. It asks for the fsync of EverySec, writes a mark if the log was
+// idle and no record claims yet what is synced, and has the maker try again to make a spare
+// segment.
 func (j *Journal) tick() {
 	j.mu.Lock()
 	last := j.last.Load()
@@ -69,12 +67,15 @@ func (j *Journal) tick() {
 	}
 }
 
-// mark writes a mark if there is something to claim. A mark that cannot be
-// written is no loss; if the journal failed by it, that is told elsewhere. mu
-// is held.
+// mark writes a mark, if more is synced than records claim. Its error is dropped: the log is
+// valid without the mark, and a journal that failed by it tells so by Err. mu is held.
 func (j *Journal) mark() bool {
-	seq := j.last.Load()
-	return j.claimed < j.synced.Load() && j.Err() == nil && j.write(j.head[:HeadRoom], 0, Mark, seq) == nil
+	if j.claimed >= j.synced.Load() && !j.form.claims() || j.Err() != nil {
+		return false
+	}
+	kind, n := j.form.mark(j.head[HeadRoom:])
+	rec := j.head[:HeadRoom+n]
+	return j.write(rec, crc32.Checksum(rec[HeadRoom:], castagnoli), kind, j.last.Load()) == nil
 }
 
 // sync fsyncs everything that was written before.
@@ -88,7 +89,7 @@ func (j *Journal) sync() {
 	}
 	start := j.o.Now()
 	err := j.syncFiles(full, active)
-	if err == nil { // before anybody is told
+	if err == nil { // before synced and durable grow
 		j.tellEnd(j.end.claim(reached))
 	}
 	now := j.o.Now()
@@ -126,8 +127,8 @@ func (j *Journal) tellEnd(err error) {
 	}
 }
 
-// syncFiles makes durable the segments and their names. Full ones give back
-// the space that they did not use.
+// syncFiles fsyncs the segments and their names. Full segments are cut behind their last
+// record, which frees the space that was reserved.
 func (j *Journal) syncFiles(full []*segment, active *segment) error {
 	for _, s := range full {
 		_ = s.file.Truncate(s.end) // zeros that stay do no harm
@@ -157,7 +158,7 @@ func (j *Journal) enter(s *segment) error {
 	return nil
 }
 
-// Sync implements Log. It shares the fsyncs of others.
+// Sync implements Log. Callers that wait at the same time share one fsync.
 func (j *Journal) Sync(seq uint64) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -165,7 +166,8 @@ func (j *Journal) Sync(seq uint64) error {
 	return j.await(seq, func() bool { return j.synced.Load() >= seq })
 }
 
-// await has everything up to seq synced, and waits until done. mu is held.
+// await asks for an fsync of the records up to seq, and waits until done reports true. mu is
+// held.
 func (j *Journal) await(seq uint64, done func() bool) error {
 	j.want = max(j.want, seq)
 	poke(j.wake)

@@ -188,3 +188,6 @@ func (f *hookFile) Truncate(n int64) error {
 func (f *hookFile) Allocate(n int64) error {
 	return f.fs.do("allocate", f.name, func() error { return f.File.Allocate(n) })
 }
+
+// crashNothing is a crash that leaves only what was synced.
+var crashNothing = vfs.CrashCloneCfg{}

@@ -32,6 +32,7 @@ type Report struct {
 	Synced      uint64 // the newest number that was claimed to be on disk
 	Claimed     uint64 // the number up to which the end file says so
 	HasEnd      bool   // there is an end file
+	Replicated  bool   // there are records of a Raft log
 	Problems    []Problem
 }
 
@@ -69,14 +70,14 @@ func Walk(fs FS, dir string, from uint64, visit func(Entry) error) (Report, erro
 			c.skip(d)
 		default: // the file cannot be read
 			r.Problems = append(r.Problems, Problem{c.segs[c.i].name, c.off, c.want, err.Error(), true})
-			c.i, c.off, c.want, c.begun = c.i+1, 0, 0, false
+			c.i, c.off, c.want, c.begun, c.raft = c.i+1, 0, 0, false, &lineage{}
 		}
 	}
 }
 
 func (r *Report) add(e Entry) {
-	r.Synced = max(r.Synced, e.Synced)
-	if e.Kind == Mark {
+	r.Synced, r.Replicated = max(r.Synced, e.Synced), r.Replicated || e.Kind.of() == raftVersion
+	if !e.Kind.numbered() {
 		r.Marks++
 		return
 	}
@@ -87,7 +88,7 @@ func (r *Report) add(e Entry) {
 	}
 }
 
-// describe tells whether the damage is a torn tail or worse.
+// describe tells whether the damage is a torn tail or corruption.
 func (c *cursor) describe(d *damage) Problem {
 	p := Problem{File: d.name, Offset: d.off, Seq: d.seq, What: d.why}
 	switch why, err := c.witness(d); {
@@ -108,7 +109,8 @@ func (c *cursor) skip(d *damage) {
 		i, off = i+1, 0
 	}
 	c.ended = c.ended || i == len(c.segs) // what is missing behind d was told with it
-	if c.i, c.off, c.want, c.begun = i, off, h.seq, off > 0; h.kind == Mark {
+	c.raft = &lineage{}                   // what was between is not known
+	if c.i, c.off, c.want, c.begun = i, off, h.seq, off > 0; !h.kind.numbered() {
 		c.want++
 	}
 }
@@ -122,11 +124,11 @@ type Salvaged struct {
 	Aside    []string // files into which the rest was put
 }
 
-// Salvage makes a log that Open refuses one that it takes: it keeps what is
-// before the first bad place behind from, puts the segments with the rest aside
-// as *.damaged, and has the end file claim nothing. The records behind that place
-// are lost to the log, even if they were acknowledged. It leaves the segments of
-// a log without a bad place alone, and makes the end file if it is missing.
+// Salvage repairs a log that Open refuses: it keeps the records before the first bad place
+// behind from, renames the segments with the rest to *.damaged, and has the end file claim
+// nothing. The records behind that place are lost to the log, even if they were acknowledged.
+// The segments of a log without a bad place stay as they are; the end file is made if it is
+// missing.
 func Salvage(fs FS, dir string, from uint64) (Salvaged, error) {
 	var r Salvaged
 	if err := fs.MkdirAll(dir); err != nil {
@@ -164,7 +166,7 @@ func Salvage(fs FS, dir string, from uint64) (Salvaged, error) {
 		} else if i == len(c.segs) {
 			break
 		}
-		if h.kind == Data {
+		if h.kind.numbered() {
 			r.Lost++
 		}
 		r.LostLast = max(r.LostLast, h.seq)
@@ -180,9 +182,9 @@ func Salvage(fs FS, dir string, from uint64) (Salvaged, error) {
 	return r, writeEnd(fs, dir, end{log: c.log})
 }
 
-// putAside goes from the newest segment to the one with the bad place, so that
-// it can be done again if it is interrupted. That one is not changed but made
-// anew: a checkpoint may share the file.
+// putAside renames the segments from the newest one down to the one with the bad place, so
+// that it can be repeated if it is interrupted. The one with the bad place is not changed but
+// made anew: a checkpoint may share the file.
 func (c *cursor) putAside(d *damage, r *Salvaged) error {
 	taken, err := c.fs.List(c.dir)
 	if err != nil {

@@ -1,10 +1,12 @@
 package keyspace
 
+import "redoubt/engine"
+
 // Rows that a command is about to read.
 //
 // A command that names many members of a collection reads their rows one after the
-// other. Where each of these reads is a trip, over a network or to a disk, it tells
-// before which ones they are, and the engine fetches them all at once:
+// other. If each read goes over a network or to a disk, the command announces the rows
+// first, and the engine fetches them all at once:
 //
 //	if tx.Ahead(len(members)) {
 //		for _, m := range members { tx.Expect(rowOf(m)) }
@@ -12,24 +14,20 @@ package keyspace
 //	}
 //	for _, m := range members { ... tx.GetRow(rowOf(m)) ... }
 //
-// It is a hint and changes nothing else: rows are read as without it, and what is
-// wrong with one is said to who reads it.
+// This is a hint and changes nothing else: rows are read as without it, and errors are
+// returned by the reads.
 
-// ahead holds the keys of rows that are expected, each behind the one before.
+// ahead is the plan of an execution.
 type ahead struct {
-	keys    []byte
-	ends    []int    // where each key ends
-	next    int      // the first one that was not fetched
-	reads   int      // how many rows are read before more are fetched
-	fetched bool     // some were: no more are added
-	rows    [][]byte // scratch
+	rows    engine.Wanted
+	reads   int  // how many rows are read before the next portion is fetched
+	fetched bool // a portion was fetched: the next Expect begins a new plan
 }
 
-// Not more than this is fetched at once. What is more goes in portions, the next one
-// when as many rows were read as the last one had: so they are not gone again, from
-// a memory that is full, before somebody comes to read them. A store far away gets
-// small requests, while a disk is read in the order of the keys: the more are known,
-// the closer they lie.
+// These bound a portion, which is fetched at once. The next portion is fetched when as many
+// rows were read as the last one had: so rows are not evicted from a full memory before
+// they are read. A remote store gets small requests, while a disk is read in the order of
+// the keys: the more are known, the closer they lie.
 const (
 	aheadRows      = 512
 	aheadBytes     = 64 << 10
@@ -37,36 +35,31 @@ const (
 	aheadBytesNear = 512 << 10
 )
 
-// Ahead says whether it is worth while to tell that so many rows will be read: the
-// engine is remote, or the execution is one that waits for rows from the disk. For
-// rows that are in memory it would only cost.
+// Ahead reports whether it is worth while to announce so many rows by Expect: the engine is
+// remote, or the execution is on a worker or waits for the disk. For rows that are in
+// memory it would only cost.
 func (t *Tx) Ahead(rows int) bool {
-	return rows > 1 && t.Latched && t.err == nil && (t.Cold || t.Worker || t.far())
+	return rows > 1 && t.Latched && t.err == nil && (t.Cold || t.Worker || !t.Near())
 }
 
-func (t *Tx) far() bool { return t.Space.eng.Capabilities().Remote }
-
-// Expect tells that a row will be read soon, behind those that were told before.
+// Expect announces that a row will be read soon, after those announced before.
 func (t *Tx) Expect(row []byte) {
-	s := &t.soon
-	if s.fetched {
-		s.reset()
+	if t.soon.fetched {
+		t.soon.reset()
 	}
-	if _, _, known := t.Rows.Batch.Get(row); known || t.isFresh(row) {
-		return
+	if _, _, known := t.Rows.Batch.Get(row); !known && !t.isFresh(row) {
+		t.soon.rows.Add(row)
 	}
-	s.keys = append(s.keys, row...)
-	s.ends = append(s.ends, len(s.keys))
 }
 
-// FetchExpected has the engine fetch the rows that were told since it was called last,
-// or the first of them, if they are many.
+// FetchExpected fetches the rows announced since the last call, or the first portion of
+// them, if they are many.
 func (t *Tx) FetchExpected() {
-	s := &t.soon
-	if s.fetched = true; len(s.ends) < 2 { // a single one is fetched by who reads it
-		s.reset()
+	if t.soon.rows.Len() < 2 { // a single row is fetched by its read
+		t.soon.reset()
 		return
 	}
+	t.soon.fetched = true
 	t.fetchSoon()
 }
 
@@ -74,41 +67,24 @@ func (t *Tx) FetchExpected() {
 func (t *Tx) fetchSoon() {
 	s := &t.soon
 	rows, bytes := aheadRows, aheadBytes
-	if !t.far() {
+	if t.Near() {
 		rows, bytes = aheadRowsNear, aheadBytesNear
 	}
-	at := 0
-	if s.next > 0 {
-		at = s.ends[s.next-1]
-	}
-	s.rows = s.rows[:0]
-	for from := at; s.next < len(s.ends) && len(s.rows) < rows; s.next++ {
-		end := s.ends[s.next]
-		if len(s.rows) > 0 && end-from > bytes {
-			break
-		}
-		s.rows = append(s.rows, s.keys[at:end:end])
-		at = end
-	}
-	s.reads = len(s.rows)
 	if t.err == nil {
-		t.Rows.View.Prefetch(s.rows)
+		s.reads, _ = s.rows.FetchSome(t.Rows.View, rows, bytes)
 	}
-	clear(s.rows)
-	if s.next == len(s.ends) {
+	if s.rows.Len() == 0 || t.err != nil {
 		s.reset()
 	}
 }
 
 // reset forgets what is expected.
 func (s *ahead) reset() {
-	s.keys, s.ends, s.next, s.reads, s.fetched = s.keys[:0], s.ends[:0], 0, 0, false
-	if cap(s.keys) > aheadBytesNear {
-		*s = ahead{}
-	}
+	s.rows.Reset()
+	s.reads, s.fetched = 0, false
 }
 
-// read notes that a row is about to be read.
+// read is called before each row is read; it fetches the next portion when that is due.
 func (t *Tx) read() {
 	if t.soon.reads == 0 {
 		t.fetchSoon()

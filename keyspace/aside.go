@@ -8,51 +8,51 @@ import (
 )
 
 // A large value that a command makes is written aside: its rows are committed in
-// portions, before the command, so that they need not be held in memory together. No
-// meta row has their id yet, so nobody sees them. From the first portion on they have
+// portions, before the command, so that they need not be in memory together. No
+// meta row has their id yet, so they are invisible. From the first portion on they have
 // a garbage row, which the command's own commit removes when it stores the meta row.
-// What came to nothing is deleted at once, or when the store is opened after a crash.
+// If the command fails the rows are deleted at once; after a crash Open deletes them.
 //
-// It begins with NewRef and ends with Store: in between nobody but the command under
-// way knows the value, and if the command fails the value goes as a whole. A later
-// command of the same execution writes to it as to any other value.
+// The value begins with NewRef and ends with Store: in between only the command under
+// way knows it, and if the command fails the whole value is deleted. A later command
+// of the same execution writes to it as to any other value.
 //
-// Only on an engine with a cheap range delete: there garbage rows have no other use,
-// and nobody clears what they name but Open.
+// This is done only on an engine with a cheap range delete: there garbage rows have no
+// other use, and only Open clears what they name.
 
-// asideBytes is how much of new values is held in memory: as a part of the batch, and
-// again in a portion. Buffers of up to 1 MB, which this needs at most, are used again for
-// the next portion. A variable for tests.
+// asideBytes is how much of a new value is held in the batch, and again in a portion.
+// Larger portions would need buffers above 1 MB, which are not reused. It is a variable
+// for tests.
 var asideBytes int64 = 768 << 10
 
-// maxTogether is how large a value may be that has to be one commit with the command,
-// on a store that is not in this process.
+// maxTogether is the largest value on a remote store, where it must be one commit with the
+// command.
 const maxTogether = 96 << 20
 
 // aside is a value that is being written.
 type aside struct {
 	t    *Tx
 	ref  Ref
-	rows *engine.Batch // the portion, or nil
-	size int64         // of all that was put
-	open bool          // a part of it is committed
+	rows *engine.Batch // the portion that is not committed yet, or nil
+	size int64         // of all rows written
+	open bool          // a portion is committed
 }
 
-// build begins a new value. One that was begun before and not stored is dropped.
+// build begins a new value, and drops an earlier one that was not stored.
 func (t *Tx) build(r Ref) {
 	t.dropBuilding()
 	t.room = aside{t: t, ref: r}
 	t.building = &t.room
 }
 
-// builds says whether a row, or a range that begins there, belongs to the value that
-// is being written.
+// builds reports whether a row, or a range that begins there, belongs to the value under
+// construction.
 func (t *Tx) builds(row []byte) bool {
 	return t.building != nil && len(row) >= partHead && row[2] >= kindSub && row[2] <= kindRank &&
 		binary.BigEndian.Uint64(row[3:]) == t.building.ref.ID
 }
 
-// write notes a row of the value, or that there is none.
+// write puts a row of the value, or deletes it.
 func (a *aside) write(key, value []byte, deleted bool) {
 	t := a.t
 	if t.err != nil {
@@ -63,9 +63,10 @@ func (a *aside) write(key, value []byte, deleted bool) {
 	if t.Aside != nil && (a.rows != nil || a.size+weigh(b) > asideBytes) {
 		if a.rows == nil {
 			a.rows = &t.portion
+			a.rows.GroupBy(RowGroup)
 			a.rows.Reset()
 		}
-		// The batch is committed last: what it has of a row is what counts.
+		// The batch is committed last: a row that it has must be written there.
 		if _, _, known := b.Get(key); !known {
 			b = a.rows
 		}
@@ -83,10 +84,10 @@ func (a *aside) write(key, value []byte, deleted bool) {
 	}
 }
 
-// weigh is about how much memory the notes of a batch take.
+// weigh estimates the memory that a batch takes.
 func weigh(b *engine.Batch) int64 { return int64(b.Size() + noteBytes*b.Len()) }
 
-// noteBytes is what a batch needs for a row besides its bytes.
+// noteBytes is the overhead of a row in a batch.
 const noteBytes = 96
 
 // flush commits a portion.
@@ -111,8 +112,8 @@ func (a *aside) flush() {
 	a.rows.Reset()
 }
 
-// built ends the value, if it is the one that is being written: it commits the last
-// portion, and has the command's own commit make the value one that is there to stay.
+// built ends the value under construction if m names it: it commits the last portion, and
+// has the command's own commit delete the garbage row.
 func (t *Tx) built(m Meta) {
 	a := t.building
 	if a == nil || !m.External() || m.Ref().ID != a.ref.ID {
@@ -130,7 +131,7 @@ func (t *Tx) built(m Meta) {
 	t.building, a.rows = nil, nil
 }
 
-// dropBuilding deletes what is being written.
+// dropBuilding deletes the value under construction.
 func (t *Tx) dropBuilding() {
 	if a := t.building; a != nil && a.open {
 		t.abandon(len(t.asides) - 1)
@@ -138,7 +139,7 @@ func (t *Tx) dropBuilding() {
 	t.building = nil
 }
 
-// portion is a view through the rows that are going to be committed next.
+// portion is a view with the uncommitted rows of a portion on top.
 type portion struct {
 	engine.View
 	through engine.Txn
@@ -149,7 +150,16 @@ func (p *portion) Iter(lo, hi []byte, reverse bool) engine.Iterator {
 	return p.through.Iter(lo, hi, reverse)
 }
 
-// Settle is called when the batch is committed, or could not be.
+func (p *portion) Edge(lo, hi []byte, reverse bool, b []byte) ([]byte, int, bool, error) {
+	return p.through.Edge(lo, hi, reverse, b)
+}
+func (p *portion) Count(lo, hi []byte) (int, bool) { return p.through.Count(lo, hi) }
+func (p *portion) Nth(lo, hi []byte, n int, b []byte) ([]byte, bool, bool) {
+	return p.through.Nth(lo, hi, n, b)
+}
+
+// Settle is called after the commit of the batch, and deletes the values written aside if
+// that failed.
 func (t *Tx) Settle(committed bool) {
 	if !committed {
 		t.abandon(0)
@@ -159,8 +169,8 @@ func (t *Tx) Settle(committed bool) {
 	t.asides = t.asides[:0]
 }
 
-// abandon deletes what was written aside from a number on. Should that fail, Aside
-// has told of it, and the next start does it.
+// abandon deletes t.asides[from:]. On a failure, which Aside has logged, the next Open
+// deletes them.
 func (t *Tx) abandon(from int) {
 	for _, r := range t.asides[from:] {
 		var b engine.Batch
@@ -173,7 +183,7 @@ func (t *Tx) abandon(from int) {
 	t.asides = t.asides[:from]
 }
 
-// clearAside notes in a batch to delete what a crash has left of such values.
+// clearAside adds to a batch the deletion of values that a crash has left unfinished.
 func clearAside(r engine.Reader, b *engine.Batch) error {
 	for group := range Groups {
 		list, err := listGarbage(r, group, maxAsides)
@@ -188,5 +198,5 @@ func clearAside(r engine.Reader, b *engine.Batch) error {
 	return nil
 }
 
-// maxAsides is more than there can be in one group: those of all commands that ran.
+// maxAsides is more than one group can have: all commands that ran at the crash.
 const maxAsides = 1 << 20

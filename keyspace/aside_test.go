@@ -12,7 +12,7 @@ import (
 func init() { asideBytes = 2 * pageBytes } // so that little is much
 
 // asiding is a store where large values are written aside, with a set of many rows.
-func asiding(t *testing.T) (s *store, commits *int) {
+func asiding(t *testing.T) (s *testStore, commits *int) {
 	s, commits = openStore(t, cheap{mem.New()}), new(int)
 	s.do(0, func(tx *Tx) { putExternal(tx, "a", 3000, 0) })
 	s.do(0, func(tx *Tx) {
@@ -26,7 +26,7 @@ func asiding(t *testing.T) (s *store, commits *int) {
 		if *commits++; int64(b.Size()) > asideBytes+2*pageBytes {
 			t.Errorf("%d bytes at once", b.Size())
 		}
-		v, err := s.eng.Begin(true)
+		v, err := s.eng.Begin(engine.ViewOptions{})
 		if err != nil {
 			return err
 		}
@@ -37,7 +37,7 @@ func asiding(t *testing.T) (s *store, commits *int) {
 	return s, commits
 }
 
-func (s *store) copyA(tx *Tx) {
+func (s *testStore) copyA(tx *Tx) {
 	tx.Store([]byte("b"), Meta{}, tx.Duplicate([]byte("b"), tx.Find([]byte("a"))))
 }
 
@@ -65,20 +65,20 @@ func TestWhatWasWrittenAsideForNothing(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name string
-		end  func(s *store, mark TxMark) *store
+		end  func(s *testStore, mark TxMark) *testStore
 	}{
-		{"the command fails", func(s *store, mark TxMark) *store {
+		{"the command fails", func(s *testStore, mark TxMark) *testStore {
 			s.tx.Undo(mark)
 			s.commit()
 			s.tx.Settle(true)
 			return s
 		}},
-		{"the commit fails", func(s *store, _ TxMark) *store {
+		{"the commit fails", func(s *testStore, _ TxMark) *testStore {
 			s.view.Close()
 			s.tx.Settle(false)
 			return s
 		}},
-		{"a crash", func(s *store, _ TxMark) *store {
+		{"a crash", func(s *testStore, _ TxMark) *testStore {
 			s.view.Close()
 			return openStore(s.t, s.eng)
 		}},

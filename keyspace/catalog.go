@@ -10,48 +10,51 @@ import (
 	"redoubt/engine"
 )
 
-// The catalog of a shared store: which keyspace numbers the databases have, and the
-// libraries of functions. Every process has a copy, since to read it in each
-// transaction would make its rows the hottest of all, and yet no transaction may use
-// numbers that another process has changed: what it wrote would be lost.
+// Catalog is the metadata that the processes of a shared store agree about: the keyspace
+// numbers of the databases, and the libraries of functions. Every process has a copy, since
+// reads in each transaction would make its rows the hottest of all. Yet no transaction may
+// use numbers that another process has changed: what it wrote would be lost.
 //
-// So the copy has a lease, as schemas have in F1 and TiDB. A process looks at the
-// catalog row all the time; what it sees at some moment holds for the lease from that
-// moment on, in the store's own time. A transaction that reads or commits later is run
-// again. Who changes the catalog writes the moment from which the change is in effect,
-// far enough away that no lease from before the change reaches it, and answers when it
-// has come. Until then everybody goes on with the old copy. If there is no other
-// process the change is in effect at once.
+// So the copy has a lease, as schemas have in F1 and TiDB. A process reads the catalog row
+// every RenewEvery; the copy is valid for the lease from the moment of the read on, in the
+// store's own time. A transaction that reads or commits later is retried. A process that
+// changes the catalog writes the moment from which the change is in effect, so far ahead
+// that no lease from before the change reaches it, and replies when that moment has come.
+// Until then all processes use the old copy. If there is no other process the change is in
+// effect at once.
+type Catalog struct {
+	space *Space
+	eng   engine.Shared
+
+	mu        sync.Mutex
+	version   uint64            // of the catalog row whose content is in use or is next
+	libraries map[string]string // the libraries in use: name -> source
+	next      *nextCatalog
+	lease     Lease
+}
+
 const (
 	catalogLease = 600 * time.Millisecond
-	lookEvery    = 150 * time.Millisecond
+	// RenewEvery is how often Renew must be called.
+	RenewEvery = 150 * time.Millisecond
 	// A change must be committed within a lease, and all leases from before that
 	// must end.
 	changeDelay = 2 * catalogLease
 )
 
-// LookEvery is how often somebody must call Look.
-const LookEvery = lookEvery
-
-// errPending: a change of the catalog is not in effect yet.
+// errPending is returned by the first Renew while a change of the catalog is not in effect.
 var errPending = errors.New("a change of the catalog is under way")
 
-// busy waits for a moment if opening a store failed because another process opens it or
-// changes its catalog.
-func (s *Space) busy(err error) bool {
+func newCatalog(s *Space, eng engine.Shared) *Catalog { return &Catalog{space: s, eng: eng} }
+
+// openAgain waits for RenewEvery and reports true if opening the store failed because another
+// process opens it or changes its catalog.
+func (c *Catalog) openAgain(err error) bool {
 	if !errors.Is(err, engine.ErrConflict) && !errors.Is(err, errPending) {
 		return false
 	}
-	time.Sleep(lookEvery)
+	time.Sleep(RenewEvery)
 	return true
-}
-
-type catalog struct {
-	mu        sync.Mutex
-	version   uint64            // of the catalog row whose content is in use or is next
-	libraries map[string]string // those in use, with their sources
-	next      *nextCatalog
-	lease     Lease
 }
 
 // nextCatalog is a change that is not in effect yet.
@@ -61,45 +64,34 @@ type nextCatalog struct {
 	libraries []LibraryChange
 }
 
-// Lease is how long the catalog in use holds.
+// Lease is how long the catalog in use is valid.
 type Lease struct {
-	until  engine.Stamp // in the store's time
-	looked time.Time    // from when on a lease has passed on this machine's clock
-	// Pending: a change is on its way, so that only the store's time tells.
+	until engine.Stamp // in the store's time
+	begin time.Time    // on this machine's clock
+	// Pending: a change is not in effect yet, so that only the store's time decides.
 	Pending bool
 }
 
-// Holds says whether the catalog held at a moment or, if that is 0, holds until now.
+// Holds reports whether the catalog was valid at a moment or, if that is 0, is valid now.
 func (l Lease) Holds(at engine.Stamp) bool {
 	if at == 0 {
-		return !l.Pending && time.Since(l.looked) < catalogLease
+		return !l.Pending && time.Since(l.begin) < catalogLease
 	}
 	return at < l.until
 }
 
-// Until is the moment from which on it does not hold.
+// Until returns the moment from which on the catalog is not valid.
 func (l Lease) Until() engine.Stamp { return l.until }
 
-// Aged says that it is time to look again, whoever should have done so.
-func (l Lease) Aged() bool { return time.Since(l.looked) > catalogLease/2 }
+// Aged reports whether the lease should have been renewed by now.
+func (l Lease) Aged() bool { return time.Since(l.begin) > catalogLease/2 }
 
-// Lease returns the lease of the numbers in use. Who keeps it keeps the whole
-// keyspace latched, shared at least.
-func (s *Space) Lease() Lease {
-	s.catalog.mu.Lock()
-	defer s.catalog.mu.Unlock()
-	return s.catalog.lease
-}
-
-// join notes in the batch that a process joins: a change of the catalog that goes on
-// at the same time, and may believe to be alone, conflicts with it.
-func (s *Space) join(r engine.Reader, b *engine.Batch) error {
-	from, err := readCatalog(r)
-	if err != nil {
-		return err
-	}
-	b.Put(sysKey(sysCatalog), binary.BigEndian.AppendUint64(nil, uint64(from)))
-	return nil
+// Lease returns the lease of the catalog in use. While the caller holds the keyspace latch,
+// shared at least, the lease is that of the numbers in use.
+func (c *Catalog) Lease() Lease {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lease
 }
 
 func isCatalog(row []byte) bool { return len(row) == 2 && row[0] == system && row[1] == sysCatalog }
@@ -117,18 +109,16 @@ func readCatalog(r engine.Reader) (from engine.Stamp, err error) {
 	return from, nil
 }
 
-// Look reads the catalog row and takes a new lease. If the catalog was changed the
-// new one is used from its moment on: see Adopt. It may be called at any time.
-func (s *Space) Look() error {
-	c := &s.catalog
-	looked := time.Now()
-	view, err := s.eng.Begin(true)
+// Renew reads the catalog row and takes a new lease. A changed catalog is used from its
+// moment on: see Adopt. Renew may be called at any time.
+func (c *Catalog) Renew() error {
+	begin := time.Now()
+	view, err := c.eng.Begin(engine.ViewOptions{Background: true}) // takes no place of a transaction: clients that have one wait for it
 	if err != nil {
 		return fmt.Errorf("read the catalog: %w", err)
 	}
 	defer view.Close()
 	shared := view.(engine.SharedView)
-	shared.Behind() // clients wait for it, but while they have their places
 	version, err := shared.Version(sysKey(sysCatalog))
 	if err != nil {
 		return fmt.Errorf("read the catalog: %w", err)
@@ -142,40 +132,40 @@ func (s *Space) Look() error {
 	c.mu.Unlock()
 	var next *nextCatalog
 	if version != known {
-		if next, err = s.readNext(view); err != nil {
+		if next, err = c.readNext(view); err != nil {
 			return fmt.Errorf("read the catalog: %w", err)
 		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case looked.Before(c.lease.looked), c.version != known:
-		return nil // somebody else has looked since
-	case next != nil && c.version == 0: // the first look: nobody uses anything yet
+	case begin.Before(c.lease.begin), c.version != known:
+		return nil // another goroutine has renewed it since
+	case next != nil && c.version == 0: // the first call: nothing is in use yet
 		if at < next.from {
 			return errPending
 		}
-		s.use(next)
+		c.use(next)
 		next = nil
-	case next != nil && c.next == nil && s.uses(next): // a process has joined
+	case next != nil && c.next == nil && c.uses(next): // unchanged: a process has joined
 	case next != nil:
 		c.next = next
 	}
 	c.version = version
-	c.lease = Lease{until: s.shared.Later(at, catalogLease), looked: looked, Pending: c.next != nil}
+	c.lease = Lease{until: c.eng.Later(at, catalogLease), begin: begin, Pending: c.next != nil}
 	if c.next != nil {
 		c.lease.until = min(c.lease.until, c.next.from)
 	}
 	return nil
 }
 
-func (s *Space) readNext(r engine.Reader) (*nextCatalog, error) {
+func (c *Catalog) readNext(r engine.Reader) (*nextCatalog, error) {
 	from, err := readCatalog(r)
 	if err != nil {
 		return nil, err
 	}
-	next := &nextCatalog{from: from, numbers: make([]uint32, len(s.dbs))}
-	for db := range s.dbs {
+	next := &nextCatalog{from: from, numbers: make([]uint32, len(c.space.dbs))}
+	for db := range next.numbers {
 		v, found, err := r.Get(sysKey16(sysDatabase, db), nil)
 		if err == nil && (!found || len(v) != 4) {
 			err = fmt.Errorf("%w: database %d has no number", engine.ErrCorrupt, db)
@@ -189,81 +179,78 @@ func (s *Space) readNext(r engine.Reader) (*nextCatalog, error) {
 	return next, err
 }
 
-// NextCatalog returns the moment from which a change is in effect that Look has found,
-// 0 if there is none.
-func (s *Space) NextCatalog() engine.Stamp {
-	s.catalog.mu.Lock()
-	defer s.catalog.mu.Unlock()
-	if s.catalog.next == nil {
+// Next returns the moment from which on a change that Renew has found is in effect, 0 if
+// there is none.
+func (c *Catalog) Next() engine.Stamp {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.next == nil {
 		return 0
 	}
-	return max(1, s.catalog.next.from)
+	return max(1, c.next.from)
 }
 
-// Adopt puts a change in effect if its moment has come, and returns the databases that
-// have other contents now. The whole keyspace must be latched.
-func (s *Space) Adopt(now engine.Stamp) (changed []int) {
-	c := &s.catalog
+// Adopt puts a change in effect if its moment has come, and returns the databases whose
+// contents have changed. The whole keyspace must be latched.
+func (c *Catalog) Adopt(now engine.Stamp) (changed []int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.next == nil || now < c.next.from {
 		return nil
 	}
 	for db, ks := range c.next.numbers {
-		if s.dbs[db].Load() != ks {
+		if c.space.dbs[db].Load() != ks {
 			changed = append(changed, db)
 		}
 	}
-	s.use(c.next)
+	c.use(c.next)
 	c.next = nil
-	c.lease = Lease{} // until the next look
+	c.lease = Lease{} // until it is renewed
 	return changed
 }
 
-// uses says whether a catalog is just like the one in use. mu is held.
-func (s *Space) uses(n *nextCatalog) bool {
+// uses reports whether a catalog equals the one in use. mu is held.
+func (c *Catalog) uses(n *nextCatalog) bool {
 	for db, ks := range n.numbers {
-		if s.dbs[db].Load() != ks {
+		if c.space.dbs[db].Load() != ks {
 			return false
 		}
 	}
 	for _, l := range n.libraries {
-		if s.catalog.libraries[l.Name] != l.Source {
+		if c.libraries[l.Name] != l.Source {
 			return false
 		}
 	}
-	return len(n.libraries) == len(s.catalog.libraries)
+	return len(n.libraries) == len(c.libraries)
 }
 
 // use makes a catalog the one in use. mu is held.
-func (s *Space) use(n *nextCatalog) {
+func (c *Catalog) use(n *nextCatalog) {
 	for db, ks := range n.numbers {
-		s.dbs[db].Store(ks)
+		c.space.dbs[db].Store(ks)
 	}
 	var diff []LibraryChange
 	there := make(map[string]string, len(n.libraries))
 	for _, l := range n.libraries {
 		there[l.Name] = l.Source
-		if s.catalog.libraries[l.Name] != l.Source {
+		if c.libraries[l.Name] != l.Source {
 			diff = append(diff, l)
 		}
 	}
-	for name := range s.catalog.libraries {
+	for name := range c.libraries {
 		if _, ok := there[name]; !ok {
 			diff = append(diff, LibraryChange{Name: name})
 		}
 	}
-	s.catalog.libraries = there
-	if len(diff) > 0 && s.OnLibraries != nil {
-		s.OnLibraries(diff)
+	c.libraries = there
+	if len(diff) > 0 && c.space.OnLibraries != nil {
+		c.space.OnLibraries(diff)
 	}
 }
 
-// renumber is called before the catalog is changed. It says false when that cannot be
-// now. The whole keyspace must be latched.
-func (t *Tx) renumber() bool {
-	s := t.Space
-	if s.shared == nil || t.err != nil || t.FX.catalog {
+// change is store.changesCatalog.
+func (c *Catalog) change(t *Tx) bool {
+	if t.err != nil || t.FX.catalog {
 		return t.err == nil
 	}
 	view := t.Rows.View.(engine.SharedView)
@@ -276,22 +263,22 @@ func (t *Tx) renumber() bool {
 		t.Fail(fmt.Errorf("change the catalog: %w", err))
 		return false
 	}
-	s.catalog.mu.Lock()
-	stale := version != s.catalog.version || s.catalog.next != nil
-	s.catalog.mu.Unlock()
+	c.mu.Lock()
+	stale := version != c.version || c.next != nil
+	c.mu.Unlock()
 	if stale {
 		t.Fail(Stale)
 		return false
 	}
 	t.FX.catalog, t.FX.from = true, 0
 	if !t.onlyMember() {
-		t.FX.from = s.shared.Later(at, changeDelay)
+		t.FX.from = c.eng.Later(at, changeDelay)
 	}
 	t.Rows.Batch.Put(sysKey(sysCatalog), binary.BigEndian.AppendUint64(nil, uint64(t.FX.from)))
 	return t.err == nil
 }
 
-// onlyMember says whether no other process uses the store.
+// onlyMember reports whether no other process uses the store.
 func (t *Tx) onlyMember() bool {
 	lo := sysKey(sysMember)
 	it := t.IterRows(lo, successor(lo), false)
@@ -303,9 +290,9 @@ func (t *Tx) onlyMember() bool {
 	return n < 2
 }
 
-// Await waits, after a commit, until the change of the catalog in it is in effect, and
-// makes it known here. The whole keyspace is latched.
-func (s *Space) Await(e *Effects, sleep func(time.Duration)) error {
+// Await waits, after a commit that changes the catalog, until the change is in effect, and
+// adopts it. The whole keyspace is latched.
+func (c *Catalog) Await(e *Effects, sleep func(time.Duration)) error {
 	if !e.catalog {
 		return nil
 	}
@@ -313,16 +300,16 @@ func (s *Space) Await(e *Effects, sleep func(time.Duration)) error {
 		sleep(changeDelay - time.Since(begin))
 	}
 	for {
-		if err := s.Look(); err != nil {
+		if err := c.Renew(); err != nil {
 			return err
 		}
-		now, err := s.shared.Stamp()
+		now, err := c.eng.Stamp()
 		if err != nil {
 			return err
 		}
-		if s.Adopt(now); s.NextCatalog() == 0 {
+		if c.Adopt(now); c.Next() == 0 {
 			return nil
 		}
-		sleep(lookEvery / 10)
+		sleep(RenewEvery / 10)
 	}
 }

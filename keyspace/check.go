@@ -10,19 +10,18 @@ import (
 
 // Checking the rows of a store against FORMAT.md.
 //
-// Memory does not grow with the store: no list of keys is kept. Where two sets
-// of rows must be the same (keys with a time of death and expire rows; values
-// that keys name and values that have rows), both are reduced to a digest, a
-// number of members and a sum of their hashes, while the rows go by in order.
-// Only where two digests differ are rows looked up one by one, to name those at
-// fault.
+// Memory does not grow with the store: no list of keys is kept. If two sets of rows
+// must be equal (keys with an expiry and expire rows; values that keys name and
+// values that have rows), each is reduced to a digest, the number of members and the
+// sum of their hashes, in one pass over the rows. Only if two digests differ are rows
+// looked up one by one, to name the wrong ones.
 
 // Checked is what Check saw.
 type Checked struct {
 	Rows, Keys, Volatile, Values int64
-	// Whole is false if rows could not be read, or not be understood at all:
+	// Complete is false if rows could not be read, or have an unknown format version:
 	// counters and the owners of rows were then not compared.
-	Whole bool
+	Complete bool
 }
 
 // digest stands for a set of rows.
@@ -35,33 +34,33 @@ type checker struct {
 	r      engine.Reader
 	report func(kind, place, what string)
 	tell   Teller
-	// examine knows the types; nil if only strings are to be understood.
+	// examine checks values by type; nil if only strings are checked.
 	examine Examiner
 
 	dead   map[uint32]bool
-	lastKS uint32 // no keyspace number is above
-	mark   uint64 // every id is below
+	lastKS uint32 // the largest valid keyspace number
+	mark   uint64 // all valid ids are below
 	counts map[uint32]*count
 
-	expiring, expires digest // of the present group: keys, rows
-	groupWhole        bool
+	expiring, expires digest // of the present group: expire rows as keys require, and as found
+	groupComplete     bool
 
-	last   []byte // start of the key of the sub, score or rank row before
-	repeat int    // how many rows began like this
+	last   []byte // start of the key of the previous sub, score or rank row
+	repeat int    // how many rows in sequence had that start
 
-	named, found []digest // by home: rows of values that keys name; rows that there are
+	named, found []digest // by home: rows of values that keys name; rows that exist
 	bare         []Ref    // values that keys name and that have no rows
 }
 
 type count struct{ keys, volatile int64 }
 
-// Check reads all rows and reports whatever is wrong with them: its kind, by
-// which such things may be counted, the place, and what it is. counters are the
-// engine's. examine knows how the types lay out their values; strings are known
-// without it. progress is told up to which slot it has come; it may be nil.
+// Check reads all rows and calls report for each problem: its kind, for counting, the
+// place, and what is wrong. counters are the engine's. examine checks the values of
+// collections; strings are checked without it. progress, if not nil, is called with the
+// number of slots and rows checked so far.
 func Check(r engine.Reader, counters map[string]int64, examine Examiner, report func(kind, place, what string), progress func(slot int, rows int64)) Checked {
 	c := &checker{
-		Checked: Checked{Whole: true}, r: r, report: report, examine: examine,
+		Checked: Checked{Complete: true}, r: r, report: report, examine: examine,
 		dead: make(map[uint32]bool), counts: make(map[uint32]*count),
 		named: make([]digest, Slots), found: make([]digest, Slots),
 	}
@@ -73,7 +72,7 @@ func Check(r engine.Reader, counters map[string]int64, examine Examiner, report 
 			}
 		}
 		c.foreign()
-		if c.Whole {
+		if c.Complete {
 			c.owners()
 			c.counters(counters)
 		}
@@ -81,8 +80,8 @@ func Check(r engine.Reader, counters map[string]int64, examine Examiner, report 
 	return c.Checked
 }
 
-// walk visits the rows of a range. If visit returns a key, it goes on there. It
-// reports what cannot be read.
+// walk visits the rows of a range. If visit returns a key, walk goes on there. It
+// reports rows that cannot be read.
 func (c *checker) walk(lo, hi []byte, visit func(row, value []byte) (next []byte)) {
 	last, err := c.try(lo, hi, visit)
 	switch {
@@ -93,7 +92,7 @@ func (c *checker) walk(lo, hi []byte, visit func(row, value []byte) (next []byte
 	}
 }
 
-// try is walk without the report. It returns the last row that was visited.
+// try is walk that returns errors. last is the key of the last row that was visited.
 func (c *checker) try(lo, hi []byte, visit func(row, value []byte) (next []byte)) (last []byte, err error) {
 	for from := lo; from != nil && err == nil; {
 		it := c.r.Iter(from, hi, false)
@@ -108,11 +107,11 @@ func (c *checker) try(lo, hi []byte, visit func(row, value []byte) (next []byte)
 }
 
 func (c *checker) unreadable(place string, err error) {
-	c.Whole, c.groupWhole = false, false
+	c.Complete, c.groupComplete = false, false
 	c.report("unreadable", place, err.Error())
 }
 
-// get reads a row; it is not ok if that failed, which is reported.
+// get reads a row; ok is false if that failed, which is reported.
 func (c *checker) get(row []byte) (value []byte, found, ok bool) {
 	value, found, err := c.r.Get(row, nil)
 	if err != nil {
@@ -121,7 +120,7 @@ func (c *checker) get(row []byte) (value []byte, found, ok bool) {
 	return value, found, err == nil
 }
 
-// foreign looks for rows between those of the last slot and the system's.
+// foreign reports rows between those of the last slot and the system rows.
 func (c *checker) foreign() {
 	c.walk([]byte{Slots >> 8}, []byte{system}, func(row, _ []byte) []byte {
 		c.Rows++
@@ -132,12 +131,12 @@ func (c *checker) foreign() {
 
 // group checks the rows of a group of slots.
 func (c *checker) group(group int) {
-	c.expiring, c.expires, c.groupWhole = digest{}, digest{}, true
+	c.expiring, c.expires, c.groupComplete = digest{}, digest{}, true
 	slot, end := group*expireGroup, (group+1)*expireGroup
 	from := firstOf(slot)
 	if last, err := c.try(from, firstOf(end), c.row); err != nil {
-		// Behind the last row that could be read it goes on slot by slot, so
-		// that the bad place is known, and no more is passed over than need be.
+		// Go on slot by slot behind the last row that could be read, so that the
+		// bad place is known, and no more than needed is skipped.
 		if len(last) >= 2 {
 			slot, from = int(binary.BigEndian.Uint16(last)), append(last, 0)
 		}
@@ -146,12 +145,12 @@ func (c *checker) group(group int) {
 			from = firstOf(slot + 1)
 		}
 	}
-	if c.expiring != c.expires && c.groupWhole {
+	if c.expiring != c.expires && c.groupComplete {
 		c.expiries(group)
 	}
 }
 
-// row checks a row of a slot. It returns where to go on if not behind the row.
+// row checks a row of a slot. It returns the key to go on from, nil for the next row.
 func (c *checker) row(row, value []byte) []byte {
 	c.Rows++
 	kind := byte(0)
@@ -173,8 +172,8 @@ func (c *checker) row(row, value []byte) []byte {
 	return nil
 }
 
-// firstOf is where the rows of a slot begin, those whose keys are too short to be
-// one included.
+// firstOf returns the key from which on the rows of a slot lie, including invalid keys that
+// are too short.
 func firstOf(slot int) []byte {
 	switch {
 	case slot == 0:
@@ -185,7 +184,7 @@ func firstOf(slot int) []byte {
 	return []byte{byte(slot >> 8), byte(slot)}
 }
 
-// meta checks a key. Its row is counted whatever is wrong with it.
+// meta checks a meta row, and counts its key even if the row is wrong.
 func (c *checker) meta(row, value []byte) {
 	wrong := func(kind, format string, args ...any) { c.report(kind, c.tell.Key(row), fmt.Sprintf(format, args...)) }
 	ks, key := binary.BigEndian.Uint32(row[3:]), row[metaKeyHead:]
@@ -221,7 +220,7 @@ func (c *checker) meta(row, value []byte) {
 	}
 }
 
-// layout says what is wrong with the encoding of a value that decodes.
+// layout returns what is wrong with the encoding of a decoded Meta, or "".
 func layout(m Meta) string {
 	switch {
 	case m.encodingName() == "":
@@ -234,7 +233,8 @@ func layout(m Meta) string {
 	return ""
 }
 
-// of returns the counts of a keyspace. A store full of nonsense has many.
+// of returns the counts of a keyspace number. A corrupt store may have very many: beyond
+// 65,536 they are dropped.
 func (c *checker) of(ks uint32) *count {
 	n := c.counts[ks]
 	if n == nil {
@@ -261,7 +261,7 @@ func (c *checker) expireRow(row, value []byte) {
 	c.expires.add(row)
 }
 
-// expiries finds the keys without expire row, and the expire rows without key,
+// expiries reports the keys without an expire row, and the expire rows without a key,
 // of a group of slots.
 func (c *checker) expiries(group int) {
 	first := uint16(group * expireGroup)

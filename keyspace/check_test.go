@@ -13,7 +13,7 @@ import (
 )
 
 // checked is what Check reports, a line each.
-func checked(s *store, r engine.Reader) (list []string, sum Checked) {
+func checked(s *testStore, r engine.Reader) (list []string, sum Checked) {
 	counters := make(map[string]int64)
 	for ks := uint32(0); ks < 100; ks++ {
 		for _, what := range []byte{sysKeys, sysVolatile} {
@@ -31,13 +31,13 @@ func checked(s *store, r engine.Reader) (list []string, sum Checked) {
 	sum = Check(r, counters, nil, func(kind, place, what string) {
 		list = append(list, kind+": "+place+": "+what)
 	}, func(slot int, rows int64) { slots = slot })
-	if sum.Whole && slots != Slots {
+	if sum.Complete && slots != Slots {
 		s.t.Errorf("progress ended at slot %d", slots)
 	}
 	return list, sum
 }
 
-func (s *store) check() []string {
+func (s *testStore) check() []string {
 	s.t.Helper()
 	snap, err := s.eng.Snapshot()
 	if err != nil {
@@ -49,9 +49,9 @@ func (s *store) check() []string {
 }
 
 // raw commits rows as they are.
-func (s *store) raw(f func(b *engine.Batch)) {
+func (s *testStore) raw(f func(b *engine.Batch)) {
 	s.t.Helper()
-	view, err := s.eng.Begin(true)
+	view, err := s.eng.Begin(engine.ViewOptions{})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func putChunks(tx *Tx, key string, size, expire int64, chunks ...[]byte) {
 var fullChunk = bytes.Repeat([]byte("x"), stringChunk)
 
 // populate makes a healthy store with something of everything.
-func populate(s *store) {
+func populate(s *testStore) {
 	s.do(0, func(tx *Tx) {
 		put(tx, "foo", "bar", 0)
 		put(tx, "", "the empty key", testNow+5)
@@ -140,7 +140,7 @@ func TestCheckPassesAHealthyStore(t *testing.T) {
 			t.Errorf("cleared and expired: %q", list)
 		}
 	}
-	s := &store{t: t, eng: mem.New(), space: new(Space)}
+	s := &testStore{t: t, eng: mem.New(), space: new(Space)}
 	if list := s.check(); len(list) > 0 {
 		t.Errorf("without any row: %q", list)
 	}
@@ -178,65 +178,65 @@ func TestCheckFinds(t *testing.T) {
 		b.Add(appendSysKey32(nil, sysKeys, ks), keys)
 		b.Add(appendSysKey32(nil, sysVolatile, ks), volatile)
 	}
-	ref := func(s *store, key string) (r Ref) {
+	ref := func(s *testStore, key string) (r Ref) {
 		s.do(0, func(tx *Tx) { r = tx.Find([]byte(key)).Ref() })
 		return r
 	}
 	u32 := func(n uint32) []byte { return binary.BigEndian.AppendUint32(nil, n) }
 	for _, c := range []struct {
 		name  string
-		wreck func(s *store, b *engine.Batch)
+		wreck func(s *testStore, b *engine.Batch)
 		want  []string // beginnings of what is reported, in order
 	}{
-		{"a row of one byte", func(_ *store, b *engine.Batch) { b.Put([]byte{0x11}, nil) },
+		{"a row of one byte", func(_ *testStore, b *engine.Batch) { b.Put([]byte{0x11}, nil) },
 			[]string{"row: unknown row 11: no row has such a key"}},
-		{"a row of two bytes", func(_ *store, b *engine.Batch) { b.Put([]byte{0, 0}, nil) },
+		{"a row of two bytes", func(_ *testStore, b *engine.Batch) { b.Put([]byte{0, 0}, nil) },
 			[]string{"row: unknown row 0000: "}},
-		{"an unknown kind", func(_ *store, b *engine.Batch) { b.Put([]byte{0x2f, 0x96, 9, 1}, nil) },
+		{"an unknown kind", func(_ *testStore, b *engine.Batch) { b.Put([]byte{0x2f, 0x96, 9, 1}, nil) },
 			[]string{"row: unknown row 2f960901: "}},
-		{"a short sub row", func(_ *store, b *engine.Batch) { b.Put([]byte{0x2f, 0x96, kindSub, 1}, nil) },
+		{"a short sub row", func(_ *testStore, b *engine.Batch) { b.Put([]byte{0x2f, 0x96, kindSub, 1}, nil) },
 			[]string{"row: unknown row 2f960201: "}},
-		{"a short expire row", func(_ *store, b *engine.Batch) { b.Put([]byte{0x2f, 0x80, kindExpire, 1}, nil) },
+		{"a short expire row", func(_ *testStore, b *engine.Batch) { b.Put([]byte{0x2f, 0x80, kindExpire, 1}, nil) },
 			[]string{"row: unknown row 2f800501: "}},
-		{"a slot that is none", func(_ *store, b *engine.Batch) { b.Put([]byte{0x40, 0, kindMeta}, nil) },
+		{"a slot that is none", func(_ *testStore, b *engine.Batch) { b.Put([]byte{0x40, 0, kindMeta}, nil) },
 			[]string{"row: unknown row 400001: no row begins like this"}},
-		{"a meta row of no type", func(s *store, b *engine.Batch) { b.Put(meta("foo"), make([]byte, 9)) },
+		{"a meta row of no type", func(s *testStore, b *engine.Batch) { b.Put(meta("foo"), make([]byte, 9)) },
 			[]string{`meta: key "foo" of database 0 (keyspace 1), slot 12182: store is corrupt: `}},
-		{"a short meta row", func(s *store, b *engine.Batch) { b.Put(meta("foo"), []byte{0x10}) },
+		{"a short meta row", func(s *testStore, b *engine.Batch) { b.Put(meta("foo"), []byte{0x10}) },
 			[]string{`meta: key "foo" of database 0 (keyspace 1), slot 12182: store is corrupt: meta row of 1 bytes: 10`}},
-		{"a negative time", func(s *store, b *engine.Batch) { b.Put(meta("foo"), str(-1)) },
+		{"a negative time", func(s *testStore, b *engine.Batch) { b.Put(meta("foo"), str(-1)) },
 			[]string{`meta: key "foo" `, "counter: count of keys with an expiry of database 0 (keyspace 1): it says 3, and there are 4"}},
-		{"a type that has no encoding yet", func(s *store, b *engine.Batch) {
+		{"a type that has no encoding yet", func(s *testStore, b *engine.Batch) {
 			b.Put(meta("foo"), appendMetaHead(nil, Meta{Type: List, Encoding: 9}))
 		}, []string{`meta: key "foo" of database 0 (keyspace 1), slot 12182: type list has no encoding 9 in version 1`}},
-		{"an encoding that is none", func(s *store, b *engine.Batch) {
+		{"an encoding that is none", func(s *testStore, b *engine.Batch) {
 			b.Put(meta("foo"), appendMetaHead(nil, Meta{Type: String, Encoding: 4}))
 		}, []string{`meta: key "foo" of database 0 (keyspace 1), slot 12182: type string has no encoding 4 in version 1`}},
-		{"an integer that is none", func(s *store, b *engine.Batch) {
+		{"an integer that is none", func(s *testStore, b *engine.Batch) {
 			b.Put(meta("foo"), append(appendMetaHead(nil, Meta{Type: String, Encoding: Int}), "042"...))
 		}, []string{`meta: key "foo" of database 0 (keyspace 1), slot 12182: it is said to be an integer, and is "042"`}},
-		{"a key in a wrong slot", func(s *store, b *engine.Batch) {
+		{"a key in a wrong slot", func(s *testStore, b *engine.Batch) {
 			b.Put(appendMetaKey(nil, slot+1, 1, []byte("foo")), str(0))
 			add(b, 1, 1, 0)
 		}, []string{`slot: key "foo" of database 0 (keyspace 1), slot 12183: the slot of the key is 12182`}},
-		{"a keyspace of nobody", func(s *store, b *engine.Batch) {
+		{"a keyspace of nobody", func(s *testStore, b *engine.Batch) {
 			b.Put(appendMetaKey(nil, slot, 77, []byte("foo")), str(0))
 			add(b, 77, 1, 0)
 		}, []string{`keyspace: key "foo" of keyspace 77, slot 12182: no database has`}},
-		{"a key without expire row", func(s *store, b *engine.Batch) { b.Put(meta("foo"), str(testNow)); add(b, 1, 0, 1) },
+		{"a key without expire row", func(s *testStore, b *engine.Batch) { b.Put(meta("foo"), str(testNow)); add(b, 1, 0, 1) },
 			[]string{`expire: key "foo" of database 0 (keyspace 1), slot 12182: it has no expire row for 2023-11-14T22:13:20.000Z`}},
-		{"an expire row without key", func(s *store, b *engine.Batch) {
+		{"an expire row without key", func(s *testStore, b *engine.Batch) {
 			b.Put(appendExpireKey(nil, slot, testNow, 1, []byte("{foo}?")), nil)
 		}, []string{`expire: expire row for 2023-11-14T22:13:20.000Z of key "{foo}?" of database 0 (keyspace 1), slot 12182: there is no such key`}},
-		{"an expire row of a key that does not die", func(s *store, b *engine.Batch) {
+		{"an expire row of a key that does not die", func(s *testStore, b *engine.Batch) {
 			b.Put(appendExpireKey(nil, slot, testNow, 1, []byte("foo")), nil)
 		}, []string{`expire: expire row for 2023-11-14T22:13:20.000Z of key "foo" of database 0 (keyspace 1), slot 12182: the key has no time of death`}},
-		{"an expire row for another time", func(s *store, b *engine.Batch) {
+		{"an expire row for another time", func(s *testStore, b *engine.Batch) {
 			b.Put(appendExpireKey(nil, slot, testNow, 1, []byte("{foo}dies")), nil)
 		}, []string{`expire: expire row for 2023-11-14T22:13:20.000Z of key "{foo}dies" of database 0 (keyspace 1), slot 12182: the key dies at another time: 2023-11-14T22:13:21.000Z`}},
-		{"both of them differ", func(s *store, b *engine.Batch) { b.Put(meta("{foo}dies"), str(testNow+1)) },
+		{"both of them differ", func(s *testStore, b *engine.Batch) { b.Put(meta("{foo}dies"), str(testNow+1)) },
 			[]string{`expire: expire row for 2023-11-14T22:13:21.000Z`, `expire: key "{foo}dies" of database 0 (keyspace 1), slot 12182: it has no expire row for 2023-11-14T22:13:20.001Z`}},
-		{"an expire row in a wrong group", func(s *store, b *engine.Batch) {
+		{"an expire row in a wrong group", func(s *testStore, b *engine.Batch) {
 			row := appendExpireKey(nil, slot, testNow+1000, 1, []byte("{foo}dies"))
 			b.Delete(row)
 			row = bytes.Clone(row)
@@ -245,105 +245,105 @@ func TestCheckFinds(t *testing.T) {
 		}, []string{
 			`expire: expire row for 2023-11-14T22:13:21.000Z of key "{foo}dies" of database 0 (keyspace 1), slot 12182: the slot of the key is 12182, and the row lies with slot 12161`,
 			`expire: key "{foo}dies" of database 0 (keyspace 1), slot 12182: it has no expire row`}},
-		{"an expire row with a value", func(s *store, b *engine.Batch) {
+		{"an expire row with a value", func(s *testStore, b *engine.Batch) {
 			b.Put(appendExpireKey(nil, slot, testNow+1000, 1, []byte("{foo}dies")), []byte{1})
 		}, []string{`expire: expire row for 2023-11-14T22:13:21.000Z of key "{foo}dies" of database 0 (keyspace 1), slot 12182: it has a value: 01`}},
-		{"an id that is to come", func(s *store, b *engine.Batch) {
+		{"an id that is to come", func(s *testStore, b *engine.Batch) {
 			r := ref(s, "moved")
 			r.ID = s.space.watermark.Load()
 			b.Put(meta("foo"), AppendRef(appendMetaHead(nil, Meta{Type: String, Encoding: Chunked}), r))
 		}, []string{`id: key "foo" of database 0 (keyspace 1), slot 12182: the id `}},
-		{"rows nowhere", func(s *store, b *engine.Batch) {
+		{"rows nowhere", func(s *testStore, b *engine.Batch) {
 			r := ref(s, "moved")
 			r.Home = Slots
 			b.Put(meta("foo"), AppendRef(appendMetaHead(nil, Meta{Type: String, Encoding: Chunked}), r))
 		}, []string{`value: key "foo" of database 0 (keyspace 1), slot 12182: its rows are said to lie in slot 16384`}},
-		{"a string that is too short for its chunks", func(s *store, b *engine.Batch) {
+		{"a string that is too short for its chunks", func(s *testStore, b *engine.Batch) {
 			r := ref(s, "moved")
 			r.Size--
 			b.Put(meta("moved"), AppendRef(appendMetaHead(nil, Meta{Type: String, Encoding: Chunked, Expire: testNow + 1000}), r))
 		}, []string{`value: chunk 2 of value `}},
-		{"a negative size", func(s *store, b *engine.Batch) {
+		{"a negative size", func(s *testStore, b *engine.Batch) {
 			r := ref(s, "zeros")
 			r.Size = -1
 			b.Put(meta("zeros"), AppendRef(appendMetaHead(nil, Meta{Type: String, Encoding: Chunked}), r))
 		}, []string{`value: key "zeros" of database 0 (keyspace 1), slot 7479: its size is -1`}},
-		{"an empty chunk", func(s *store, b *engine.Batch) {
+		{"an empty chunk", func(s *testStore, b *engine.Batch) {
 			b.Put(append(AppendRowKey(nil, ref(s, "large"), SubRow), u32(3)...), nil)
 		},
 			[]string{`value: chunk 3 of value `}},
-		{"a long chunk", func(s *store, b *engine.Batch) {
+		{"a long chunk", func(s *testStore, b *engine.Batch) {
 			b.Put(append(AppendRowKey(nil, ref(s, "large"), SubRow), u32(30)...), append([]byte("y"), fullChunk...))
 		}, []string{`value: chunk 30 of value `}},
-		{"a chunk that ends with zero", func(s *store, b *engine.Batch) {
+		{"a chunk that ends with zero", func(s *testStore, b *engine.Batch) {
 			b.Put(append(AppendRowKey(nil, ref(s, "large"), SubRow), u32(39)...), []byte{1, 0})
 		}, []string{`value: chunk 39 of value `}},
-		{"a row that is no chunk", func(s *store, b *engine.Batch) {
+		{"a row that is no chunk", func(s *testStore, b *engine.Batch) {
 			b.Put(append(AppendRowKey(nil, ref(s, "large"), SubRow), 1), []byte{1})
 		}, []string{`value: sub row 01 of value `}},
-		{"rows of no value", func(s *store, b *engine.Batch) {
+		{"rows of no value", func(s *testStore, b *engine.Batch) {
 			b.Put(append(appendPart(nil, slot, kindSub, 99), 0, 0, 0, 0), []byte{1})
 			b.Put(append(appendPart(nil, slot, kindSub, 99), 0, 0, 0, 1), []byte{1})
 			b.Put(append(appendPart(nil, slot, kindRank, 99), 0), nil)
 		}, []string{
 			"orphan: sub rows of value 0000000000000063, slot 12182: no key has this value",
 			"orphan: rank rows of value 0000000000000063, slot 12182: "}},
-		{"a score row of a string", func(s *store, b *engine.Batch) {
+		{"a score row of a string", func(s *testStore, b *engine.Batch) {
 			r := ref(s, "moved")
 			b.Put(append(appendPart(nil, r.Home, kindScore, r.ID), "12345678m"...), nil)
 		}, []string{"value: score row 31323334353637386d of value "}},
-		{"a key whose value was lost by its meta row", func(s *store, b *engine.Batch) { b.Put(meta("large"), str(0)) },
+		{"a key whose value was lost by its meta row", func(s *testStore, b *engine.Batch) { b.Put(meta("large"), str(0)) },
 			[]string{"orphan: sub rows of value "}},
-		{"two keys with one value", func(s *store, b *engine.Batch) {
+		{"two keys with one value", func(s *testStore, b *engine.Batch) {
 			b.Put(meta("foo"), AppendRef(appendMetaHead(nil, Meta{Type: String, Encoding: Chunked}), ref(s, "moved")))
 		}, []string{`value: key "foo" of database 0 (keyspace 1), slot 12182: value `}},
-		{"two keys with one value that has no rows", func(s *store, b *engine.Batch) {
+		{"two keys with one value that has no rows", func(s *testStore, b *engine.Batch) {
 			b.Put(meta("foo"), AppendRef(appendMetaHead(nil, Meta{Type: String, Encoding: Chunked}), ref(s, "zeros")))
 		}, []string{`value: value `}},
-		{"a value that is garbage as well", func(s *store, b *engine.Batch) {
+		{"a value that is garbage as well", func(s *testStore, b *engine.Batch) {
 			r := ref(s, "large")
 			b.Put(appendGarbageKey(nil, r.Home, r.ID), nil)
 		}, []string{`value: key "large" of database 0 `}},
-		{"a garbage row with a value", func(s *store, b *engine.Batch) { b.Put(appendGarbageKey(nil, slot, 99), []byte{1}) },
+		{"a garbage row with a value", func(s *testStore, b *engine.Batch) { b.Put(appendGarbageKey(nil, slot, 99), []byte{1}) },
 			[]string{"row: garbage row of value 0000000000000063, slot 12182: it has a value: 01"}},
-		{"a garbage row of an id to come", func(s *store, b *engine.Batch) {
+		{"a garbage row of an id to come", func(s *testStore, b *engine.Batch) {
 			b.Put(appendGarbageKey(nil, slot, 1<<63), nil)
 		}, []string{"id: garbage row of value 8000000000000000, slot 12182: the id"}},
-		{"a garbage row in another group", func(s *store, b *engine.Batch) {
+		{"a garbage row in another group", func(s *testStore, b *engine.Batch) {
 			row := appendGarbageKey(nil, slot, 99)
 			row[0] = 0
 			b.Put(row, nil)
 		}, []string{"row: garbage row of value 0000000000000063, slot 12182: it lies with slot 128"}},
-		{"a counter that is off", func(s *store, b *engine.Batch) { add(b, 1, 1, 0) },
+		{"a counter that is off", func(s *testStore, b *engine.Batch) { add(b, 1, 1, 0) },
 			[]string{"counter: count of keys of database 0 (keyspace 1): it says 8, and there are 7"}},
-		{"a counter of a keyspace without keys", func(s *store, b *engine.Batch) { add(b, 5, 0, 2) },
+		{"a counter of a keyspace without keys", func(s *testStore, b *engine.Batch) { add(b, 5, 0, 2) },
 			[]string{"counter: count of keys with an expiry of database 2 (keyspace 5): it says 2, and there are 0"}},
-		{"a key that is not counted", func(s *store, b *engine.Batch) { b.Put(meta("new"), str(0)) },
+		{"a key that is not counted", func(s *testStore, b *engine.Batch) { b.Put(meta("new"), str(0)) },
 			[]string{"counter: count of keys of database 0 (keyspace 1): it says 7, and there are 8"}},
-		{"two databases with one number", func(s *store, b *engine.Batch) { b.Put(sysKey16(sysDatabase, 9), u32(1)) },
+		{"two databases with one number", func(s *testStore, b *engine.Batch) { b.Put(sysKey16(sysDatabase, 9), u32(1)) },
 			[]string{"system: number of database 9: it has keyspace 1, and so has database 0"}},
-		{"keyspace 0", func(s *store, b *engine.Batch) { b.Put(sysKey16(sysDatabase, 9), u32(0)) },
+		{"keyspace 0", func(s *testStore, b *engine.Batch) { b.Put(sysKey16(sysDatabase, 9), u32(0)) },
 			[]string{"system: number of database 9: it has keyspace 0"}},
-		{"a number that was not given yet", func(s *store, b *engine.Batch) { b.Put(sysKey16(sysDatabase, 9), u32(6)) },
+		{"a number that was not given yet", func(s *testStore, b *engine.Batch) { b.Put(sysKey16(sysDatabase, 9), u32(6)) },
 			[]string{"system: keyspace 6: it is in use, but 5 was the last number given"}},
-		{"a flushed keyspace in use", func(s *store, b *engine.Batch) { b.Put(appendSysKey32(nil, sysDead, 1), nil) },
+		{"a flushed keyspace in use", func(s *testStore, b *engine.Batch) { b.Put(appendSysKey32(nil, sysDead, 1), nil) },
 			[]string{"system: note that keyspace 1 was flushed: database 0 still has it"}},
-		{"a database row of a wrong size", func(s *store, b *engine.Batch) { b.Put(sysKey16(sysDatabase, 9), []byte{1}) },
+		{"a database row of a wrong size", func(s *testStore, b *engine.Batch) { b.Put(sysKey16(sysDatabase, 9), []byte{1}) },
 			[]string{"system: number of database 9: its value has 1 bytes, not 4: 01"}},
-		{"a system row that is none", func(s *store, b *engine.Batch) { b.Put(appendSysKey32(nil, sysKeys, 1), nil) },
+		{"a system row that is none", func(s *testStore, b *engine.Batch) { b.Put(appendSysKey32(nil, sysKeys, 1), nil) },
 			[]string{"system: count of keys of database 0 (keyspace 1): there is no such system row"}},
-		{"a library that is none", func(s *store, b *engine.Batch) { b.Put(append(sysKey(sysLibrary), "a b"...), []byte("x")) },
+		{"a library that is none", func(s *testStore, b *engine.Batch) { b.Put(append(sysKey(sysLibrary), "a b"...), []byte("x")) },
 			[]string{`system: library of functions "a b": no library can have that name`, `system: library of functions "a b": its source does not begin with #!: "x"`}},
-		{"no last number", func(s *store, b *engine.Batch) { b.Delete(sysKey(sysNextKS)) },
+		{"no last number", func(s *testStore, b *engine.Batch) { b.Delete(sysKey(sysNextKS)) },
 			[]string{"system: keyspace number given last: it is missing"}},
-		{"no format version", func(s *store, b *engine.Batch) { b.Delete(sysKey(sysFormat)) },
+		{"no format version", func(s *testStore, b *engine.Batch) { b.Delete(sysKey(sysFormat)) },
 			[]string{"system: format version: it is missing"}},
-		{"rows of another version", func(s *store, b *engine.Batch) { b.Put(sysKey(sysFormat), u32(2)) },
+		{"rows of another version", func(s *testStore, b *engine.Batch) { b.Put(sysKey(sysFormat), u32(2)) },
 			[]string{"system: format version: the rows have version 2"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			s := newStore(t)
+			s := newTestStore(t)
 			populate(s)
 			s.raw(func(b *engine.Batch) { c.wreck(s, b) })
 			got := s.check()
@@ -401,6 +401,10 @@ func (b broken) Iter(lo, hi []byte, reverse bool) engine.Iterator {
 	return it
 }
 
+func (b broken) Edge(lo, hi []byte, reverse bool, buf []byte) ([]byte, int, bool, error) {
+	return engine.EdgeByIter(b, lo, hi, reverse, buf)
+}
+
 type brokenIterator struct {
 	engine.Iterator
 	bad  []byte
@@ -423,7 +427,7 @@ func (i *brokenIterator) Close() error {
 // What cannot be read is reported, and the rest is checked all the same.
 func TestCheckGoesOnBehindABadPlace(t *testing.T) {
 	t.Parallel()
-	s := newStore(t)
+	s := newTestStore(t)
 	populate(s)
 	last := appendMetaKey(nil, SlotOf([]byte("foo"))+1, 1, []byte("foo")) // a wrong slot, behind the bad place
 	s.raw(func(b *engine.Batch) { b.Put(last, appendMetaHead(nil, Meta{Type: String})) })
@@ -434,8 +438,8 @@ func TestCheckGoesOnBehindABadPlace(t *testing.T) {
 	defer snap.Close()
 	list, sum := checked(s, broken{snap, appendMetaKey(nil, SlotOf([]byte("foo")), 1, []byte("foo"))})
 	text := strings.Join(list, "\n")
-	if sum.Whole || !strings.Contains(text, "unreadable: rows from 2f96 up to 2f97: the disk is broken") || !strings.Contains(text, "slot: key") || strings.Count(text, "unreadable") != 1 {
-		t.Errorf("whole %v: %s", sum.Whole, text)
+	if sum.Complete || !strings.Contains(text, "unreadable: rows from 2f96 up to 2f97: the disk is broken") || !strings.Contains(text, "slot: key") || strings.Count(text, "unreadable") != 1 {
+		t.Errorf("whole %v: %s", sum.Complete, text)
 	}
 	if strings.Contains(text, "counter") || strings.Contains(text, "orphan") {
 		t.Errorf("it compared what it could not count: %s", text)

@@ -8,30 +8,29 @@ import (
 	"redoubt/engine"
 )
 
-// Clearing: rows that nobody can reach any more are deleted in the background, in
-// steps that are bounded in the rows that they write and in the iterators that
-// they open. There are two sorts:
+// Clearing: unreachable rows are deleted in the background, in steps that are bounded in
+// the rows that they write and in the iterators that they open. There are two sorts:
 //
 //   - the keys of a keyspace number that no database has since a flush;
 //   - the rows of deleted values, on engines without a cheap range delete. Each
 //     such value has a garbage row.
 //
-// Nobody writes such rows, so no latch is needed; and where processes share the
-// store, two that clear the same rows conflict, and one of them does it.
+// Such rows are written by no command, so no latch is needed; two processes of a shared
+// store that clear the same rows conflict, and one of them succeeds.
 
-// Clearing is background clearing in progress; its zero value starts at the
-// beginning. What it forgets at a restart it finds again. After a step that was
-// not committed it must begin anew, or it would pass over what is still there.
+// Clearing is the progress of background clearing; the zero value starts at the
+// beginning, as after a restart. After a step that was not committed, begin with a
+// zero Clearing: else rows that are still there would be skipped.
 type Clearing struct {
 	ks    uint32 // the keyspace that is being cleared, or 0
-	from  []byte // its rows before this one are gone
+	from  []byte // rows of ks before this key are gone
 	group int
 	// Cleared counts rows, for INFO.
 	Cleared int64
 }
 
-// clearOpensFar is how many iterators one step opens where each is a round trip.
-// Elsewhere it is as many as rows.
+// clearOpensFar is how many iterators one step opens on a remote store. Elsewhere the
+// limit is that of rows.
 const clearOpensFar = 16
 
 func (t *Tx) clearOpens(limit int) int {
@@ -41,8 +40,7 @@ func (t *Tx) clearOpens(limit int) int {
 	return clearOpensFar
 }
 
-// Clear does one step of clearing of about limit rows; it says whether there
-// may be more to do.
+// Clear clears about limit rows; it reports whether there may be more.
 func (t *Tx) Clear(c *Clearing, limit int) (more bool) {
 	return t.ClearDead(c, limit) || t.err == nil && t.clearGarbage(c, limit)
 }
@@ -55,7 +53,8 @@ func (t *Tx) ClearDead(c *Clearing, limit int) (more bool) {
 	return c.ks != 0 && t.clearKeyspace(c, limit)
 }
 
-// firstDead returns a keyspace to be cleared, or 0.
+// firstDead returns the number of a flushed keyspace, or 0 if there is none that may be
+// cleared now.
 func (t *Tx) firstDead() (ks uint32) {
 	lo := sysKey(sysDead)
 	it := t.IterRows(lo, successor(lo), false)
@@ -63,39 +62,13 @@ func (t *Tx) firstDead() (ks uint32) {
 		ks = binary.BigEndian.Uint32(it.Key()[2:])
 	}
 	t.CloseRows(it)
-	if ks != 0 && !t.settled() {
+	if ks != 0 && !t.Space.store.catalogSettled(t) {
 		return 0
 	}
 	return ks
 }
 
-// settled says whether all changes of the catalog are in effect, so that no
-// process writes to a flushed keyspace any more. What was written before is then
-// seen by this execution.
-func (t *Tx) settled() bool {
-	if t.Space.shared == nil || t.err != nil {
-		return t.err == nil
-	}
-	row := sysKey(sysCatalog)
-	v, found := t.GetRow(row)
-	if t.err == nil && found && len(v) != 8 {
-		t.Fail(fmt.Errorf("%w: catalog row of %d bytes", engine.ErrCorrupt, len(v)))
-	}
-	if t.err != nil || !found {
-		return t.err == nil
-	}
-	view, ok := t.Rows.View.(engine.SharedView)
-	if !ok {
-		return false
-	}
-	at, err := view.Stamp()
-	if err != nil {
-		t.Fail(fmt.Errorf("look at the catalog: %w", err))
-	}
-	return t.err == nil && at >= engine.Stamp(binary.BigEndian.Uint64(v))
-}
-
-// Dead says whether there is a keyspace to be cleared.
+// Dead reports whether there is a flushed keyspace.
 func (s *Space) Dead(r engine.Reader) (bool, error) {
 	lo := sysKey(sysDead)
 	it := r.Iter(lo, successor(lo), false)
@@ -106,7 +79,7 @@ func (s *Space) Dead(r engine.Reader) (bool, error) {
 	return some, nil
 }
 
-// clearKeyspace clears keys of a keyspace. It walks over them as walk does.
+// clearKeyspace clears up to limit keys of c.ks. It iterates over them as walk does.
 func (t *Tx) clearKeyspace(c *Clearing, limit int) bool {
 	type key struct {
 		slot uint16
@@ -146,7 +119,7 @@ func (t *Tx) clearKeyspace(c *Clearing, limit int) bool {
 	return true
 }
 
-// clearKey deletes what belongs to a key of a dead keyspace.
+// clearKey deletes a key of a flushed keyspace, and its value.
 func (t *Tx) clearKey(slot uint16, ks uint32, key []byte, m Meta) {
 	if !t.writable() {
 		return
@@ -173,7 +146,7 @@ func (t *Tx) clearGarbage(c *Clearing, limit int) bool {
 		}
 		more := len(list) == limit
 		if len(list) == 0 {
-			limit-- // to have looked costs something, too
+			limit-- // an empty read has a cost, too
 		}
 		for _, r := range list {
 			if limit <= 0 || opens <= 0 {
@@ -197,8 +170,8 @@ func (t *Tx) clearGarbage(c *Clearing, limit int) bool {
 	return false
 }
 
-// Garbage lists up to limit deleted values of a group of slots whose rows are
-// still to be cleared.
+// Garbage lists up to limit deleted values of a group of slots that are not cleared
+// yet.
 func (s *Space) Garbage(r engine.Reader, group, limit int) ([]Ref, error) {
 	return listGarbage(r, group, limit)
 }
@@ -221,10 +194,10 @@ func listGarbage(r interface {
 	return list, nil
 }
 
-// ClearValue deletes up to limit rows of a value that Garbage listed. It returns
-// the row to go on from in the next step, once this one is committed: rows before
-// it are gone, and to look for them would mean to pass over all that was deleted.
-// It is nil when there are no more; the garbage row then goes, too.
+// ClearValue deletes up to limit rows of a value that Garbage listed, from the key from
+// on, nil at first. next is the key to go on from once this step is committed: a read
+// from the beginning would scan the tombstones of all deleted rows. next is nil if no rows
+// are left; the garbage row is then deleted, too.
 func (t *Tx) ClearValue(r Ref, from []byte, limit int) (n int, next []byte) {
 	kind := SubRow
 	if from != nil {

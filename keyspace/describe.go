@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// Teller puts rows into words, for people who look into a store. What it does
-// not know it shows in hexadecimal, so that nothing is hidden.
+// Teller describes rows in words, for people who look into a store. Rows that it
+// does not know are shown in hexadecimal, so that nothing is hidden.
 type Teller struct {
-	// Values has the bytes of strings shown, not only how many there are.
+	// Values: show the bytes of strings, not only how many there are.
 	Values bool
 
 	dbs   map[uint32]int // which database has a keyspace number
 	types map[uint64]Type
 }
 
-// Learn takes note of a row that says which number a database has, or of which
-// type a value is: its own rows do not. Other rows are passed over.
+// Learn remembers which keyspace number a database has, or of which type an external
+// value is, whose own rows do not tell. Other rows are ignored.
 func (t *Teller) Learn(row, value []byte) {
 	if isMeta(row) {
 		if m, err := decodeMeta(value); err == nil && m.External() {
@@ -40,7 +40,7 @@ func (t *Teller) Learn(row, value []byte) {
 	t.dbs[binary.BigEndian.Uint32(value)] = db
 }
 
-// maxTypes is of how many values the type is remembered.
+// maxTypes is how many values' types are remembered.
 const maxTypes = 1 << 16
 
 func (t *Teller) learnValue(ref Ref, is Type) {
@@ -54,7 +54,7 @@ func isMeta(row []byte) bool {
 	return len(row) >= metaKeyHead && row[0] < Slots>>8 && row[2] == kindMeta
 }
 
-// Databases is the range of the rows that say which number a database has.
+// Databases returns the range of the rows that have the databases' keyspace numbers.
 func (t *Teller) Databases() (lo, hi []byte) { return sysKey(sysDatabase), sysKey(sysDatabase + 1) }
 
 func (t *Teller) keyspace(ks uint32) string {
@@ -64,7 +64,7 @@ func (t *Teller) keyspace(ks uint32) string {
 	return fmt.Sprintf("keyspace %d", ks)
 }
 
-// shown is how many bytes of something are shown.
+// shown is the largest number of bytes that are shown of a key or value.
 const shown = 256
 
 func quote(b []byte) string {
@@ -85,7 +85,7 @@ func moment(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-0
 
 var kindNames = map[byte]string{kindSub: "sub", kindScore: "score", kindRank: "rank"}
 
-// Key says what a row is, by its key.
+// Key describes a row by its key.
 func (t *Teller) Key(row []byte) string {
 	switch {
 	case len(row) >= 2 && row[0] == system:
@@ -141,7 +141,7 @@ func (t *Teller) systemKey(row []byte) string {
 	return "unknown system row " + inHex(row)
 }
 
-// Value says what a row holds; it is empty where there is nothing to say.
+// Value describes the value of a row; "" if it is empty.
 func (t *Teller) Value(row, value []byte) string {
 	switch {
 	case isFleet(row):
@@ -160,7 +160,7 @@ func (t *Teller) Value(row, value []byte) string {
 	return t.bytes(value)
 }
 
-// Row says what a row is and holds.
+// Row describes a row by its key and value.
 func (t *Teller) Row(row, value []byte) string {
 	if v := t.Value(row, value); v != "" {
 		return t.Key(row) + " = " + v
@@ -168,7 +168,7 @@ func (t *Teller) Row(row, value []byte) string {
 	return t.Key(row)
 }
 
-// Counter says what a counter counts.
+// Counter describes what a counter counts.
 func (t *Teller) Counter(name []byte) string {
 	if len(name) == 6 && name[0] == system && (name[1] == sysKeys || name[1] == sysVolatile) {
 		return t.systemKey(name)
@@ -176,7 +176,7 @@ func (t *Teller) Counter(name []byte) string {
 	return "unknown counter " + inHex(name)
 }
 
-// Range says which rows lie in a range, if that has a name.
+// Range describes the rows of a range.
 func (t *Teller) Range(lo, hi []byte) string {
 	switch {
 	case len(lo) == partHead && lo[0] != system && kindNames[lo[2]] != "" && string(successor(lo)) == string(hi):

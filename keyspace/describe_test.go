@@ -96,7 +96,7 @@ func TestTellerOnCollections(t *testing.T) {
 func TestTellerOnAnyBytes(t *testing.T) {
 	t.Parallel()
 	rng := seeded(t)
-	for is := String; is <= Stream; is++ {
+	for is := String; is <= Channel; is++ {
 		teller := Teller{Values: true}
 		teller.learnValue(Ref{ID: 7}, is)
 		for range 2000 {

@@ -1,29 +1,30 @@
 package keyspace
 
-// Detour is why an execution cannot go on as it runs: it is rolled back, has left no
-// trace, and is run again in another way. It is not a failure, but travels as the error of
-// the execution, and then with the call, so that whoever runs it again knows how.
+// Detour is the reason why an execution cannot go on as it runs: it is rolled back, leaves no
+// trace, and is run again in another way. A Detour is not a failure, but is returned as the
+// error of the execution, and then kept in the call, whose next run it determines.
 type Detour uint8
 
 const (
-	// NeedsLatch: it came without latches to read a second row.
+	// NeedsLatch: the execution runs without latches and reads a second row.
 	NeedsLatch Detour = iota + 1
-	// NeedsWorker: it runs on an event loop, where it would have to wait, or cannot be run.
+	// NeedsWorker: the execution cannot be run on an event loop, or would have to wait there;
+	// or it cannot be run in its mode.
 	NeedsWorker
-	// TakesLong: it runs on an event loop, or with latches that it only reads under, and
-	// touches much.
+	// TakesLong: the execution touches many rows, and runs on an event loop or holds
+	// latches that it only reads under.
 	TakesLong
-	// NeedsDisk: it runs on an event loop, and rows are not in memory.
+	// NeedsDisk: the execution runs on an event loop, and rows are not in memory.
 	NeedsDisk
-	// NeedsOneState: it reads keys that its command did not name.
+	// NeedsOneState: the execution reads keys that are not latched for its command.
 	NeedsOneState
 	// NeedsMemory: others hold the working memory that it needs.
 	NeedsMemory
-	// NeedsSnapshot: the engine has revoked the snapshot that it reads.
+	// NeedsSnapshot: the engine has revoked the snapshot of the execution.
 	NeedsSnapshot
 	// GivesWay: another execution needs the whole keyspace.
 	GivesWay
-	// Stale: what it read does not hold any more, since another process has changed it.
+	// Stale: another process has changed what the execution read.
 	Stale
 )
 

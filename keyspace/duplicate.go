@@ -4,10 +4,10 @@ package keyspace
 const pageBytes = 256 << 10
 
 // Duplicate returns a Meta equal to m that can be stored under another key of
-// the selected database. When the value has rows of its own they are copied
-// under a new id: as a part of the batch, or aside if they are many.
+// the selected database. The rows of an external value are copied under a new
+// id: as a part of the batch, or aside if they are many.
 //
-// The copying goes page by page, since a batch must not change under an open
+// Rows are copied page by page, since a batch must not change under an open
 // iterator.
 func (t *Tx) Duplicate(key []byte, m Meta) Meta {
 	if !m.External() || t.err != nil || !t.writable() {

@@ -2,9 +2,9 @@ package keyspace
 
 import "fmt"
 
-// EdgeRow returns the first row of a type's own with lo <= key < hi, or the last
-// one if reverse, and whether there is one: what the first step of IterRows would
-// show, for less. hi is not nil.
+// EdgeRow returns the first of a type's own rows with lo <= key < hi, or the last
+// if reverse, and whether there is one: what the first step of IterRows would
+// return, at a lower cost. hi is not nil.
 func (t *Tx) EdgeRow(lo, hi []byte, reverse bool) (key, value []byte, found bool) {
 	if t.err != nil {
 		return nil, nil, false
@@ -24,10 +24,10 @@ func (t *Tx) EdgeRow(lo, hi []byte, reverse bool) (key, value []byte, found bool
 	return row[:n:n], row[n:], found
 }
 
-// EdgeKind returns the first row that IterKind would show: what its key goes on
-// with, and its value.
+// EdgeKind returns the first row that IterKind would visit: its key behind the
+// first RowKeyHead bytes, and its value.
 func (t *Tx) EdgeKind(r Ref, k Kind, from, to []byte, reverse bool) (rest, value []byte, found bool) {
-	// The bounds are put among the values: so they cost no memory of their own.
+	// The bounds are kept in t.vals, so that they need no allocation.
 	at := len(t.vals)
 	t.vals = append(AppendRowKey(t.vals, r, k), from...)
 	lo := t.vals[at:len(t.vals):len(t.vals)]

@@ -17,6 +17,7 @@ const (
 	StreamEv                    // t
 	MissEv                      // m
 	NewEv                       // n
+	ChannelEv                   // p: Redis has no such class
 )
 
 // Event is something that happened to a key.
@@ -27,36 +28,36 @@ type Event struct {
 	Key   []byte
 }
 
-// Effects are what an execution wants to happen once it is committed. A
-// handler notes them; nothing is done before the commit, nor after a rollback.
+// Effects are what happens after the commit of an execution. A handler notes them;
+// a rollback drops them.
 type Effects struct {
 	// Changes counts changes as Redis's "changes since the last save" does.
 	Changes int
-	// Expired counts keys that were found past their time and removed.
+	// Expired counts expired keys that were removed.
 	Expired int
 	// Dropped counts values of many elements that were deleted.
 	Dropped int
-	// Garbage counts what was left to be cleared in the background.
+	// Garbage counts values and databases left to background clearing.
 	Garbage int
 	// Hits and Misses count look-ups of keys for reading.
 	Hits, Misses int
-	// Events are in the order in which they happened. They are noted only
-	// while somebody listens: see Tx.Listening.
+	// Events are in the order in which they happened, of the classes in Tx.Listening
+	// only.
 	Events []Event
-	// Ready are keys that somebody may wait for, as they became ready.
+	// Ready are keys with possible waiters, in the order in which they became ready.
 	Ready []Ready
-	// Woken are those of them that were looked at, for other processes.
+	// Woken are the Ready keys whose waiters here were served, for other processes.
 	Woken []Ready
-	// Touched are the keys that were changed, noted only while somebody observes
-	// keys: see Space.Observers.
+	// Touched are the keys that were changed, noted only while Space.Observers is not
+	// 0.
 	Touched []Touch
-	// Unseen: keys were changed that are not in Touched, since nobody observed keys
-	// then. Flushed: databases were emptied, or would have been if they were not
-	// empty. A rollback leaves both as they are.
+	// Unseen: keys were changed that are not in Touched, since there were no observers
+	// then. Flushed: databases were emptied, or were empty already. A rollback leaves
+	// both as they are.
 	Unseen, Flushed bool
-	// Unready: keys may have become ready that are not in Ready, since nobody waited
-	// then. A rollback leaves it as it is. It is for other processes: inside of one
-	// the latches keep apart who waits and who stores.
+	// Unready: keys may have become ready that are not in Ready, since no client waited
+	// then. A rollback leaves it as it is. It is for other processes: inside one process
+	// the latches order waiters and writers.
 	Unready bool
 	// Messages are to be published.
 	Messages []Message
@@ -71,20 +72,20 @@ type Effects struct {
 	from    engine.Stamp
 }
 
-// Ready is a key at which those who wait should look again. No key means all of
+// Ready is a key whose waiters must be run again. A nil Key means all keys of
 // the database.
 type Ready struct {
 	DB  int
 	Key []byte
 }
 
-// Touch is a key that was changed. No key means all of the database.
+// Touch is a key that was changed. A nil Key means all keys of the database.
 type Touch struct {
 	DB  int
 	Key []byte
-	// Expired: nobody changed it, its time was over.
+	// Expired: the key has expired, no client changed it.
 	Expired bool
-	// By is the client that changed it: see Tx.By.
+	// By is the client that changed the key: see Tx.By.
 	By int64
 }
 
@@ -92,7 +93,7 @@ type Touch struct {
 type Message struct {
 	Channel, Payload []byte
 	Shard            bool
-	// Events is how many events were noted before it.
+	// Events is how many events were noted before the message.
 	Events int
 }
 
@@ -127,17 +128,17 @@ func (e *Effects) rollback(m effectsMark) {
 	e.watermark, e.catalog = m.watermark, m.catalog // the rows that store them were rolled back as well
 }
 
-// Told says whether there is anything of which others may want to hear.
+// Told reports whether there is anything to tell the listener of the executor.
 func (e *Effects) Told(s *Space) bool {
 	return len(e.Events)+len(e.Touched)+len(e.Messages)+len(e.Woken) > 0 || (e.Unseen || e.Flushed) && s.Observers.Load() > 0 ||
 		e.Unready && s.Waiting.Load() > 0
 }
 
-// Deferred says whether the batch stores rows that background work looks for: expire rows
-// and garbage rows.
+// Deferred reports whether the batch stores rows for background work: expire rows and garbage
+// rows.
 func (e *Effects) Deferred() bool { return len(e.dues) > 0 || e.Garbage != 0 }
 
-// Reset forgets everything.
+// Reset empties the Effects and keeps their buffers.
 func (e *Effects) Reset() {
 	clear(e.Events)
 	clear(e.Ready)

@@ -240,7 +240,7 @@ func TestFarClearingOpensFewIterators(t *testing.T) {
 // the garbage row stays until all is gone.
 func TestClearValueGoesOn(t *testing.T) {
 	t.Parallel()
-	s := newStore(t)
+	s := newTestStore(t)
 	s.do(0, func(tx *Tx) {
 		for _, other := range []string{"{k}1", "{k}2"} { // one with an id below, one above
 			putExternal(tx, other, 4, 0)
@@ -280,7 +280,7 @@ func TestClearValueGoesOn(t *testing.T) {
 
 func TestGarbageRowsThatCannotBe(t *testing.T) {
 	t.Parallel()
-	s := newStore(t)
+	s := newTestStore(t)
 	lo, _ := garbageRange(3)
 	s.do(0, func(tx *Tx) { tx.PutRow(append(lo, 1, 2), nil) })
 	s.begin()

@@ -64,7 +64,7 @@ func TestGoldenRows(t *testing.T) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# The rows of format version %d after each of some operations: + new or changed, - deleted,\n"+
 		"# = a counter. Key and value in hexadecimal. Written by TestGoldenRows.\n", FormatVersion)
-	s := newStore(t)
+	s := newTestStore(t)
 	before, sums := map[string]string{}, map[string]int64{}
 	for i, step := range goldenSteps {
 		s.now = testNow + int64(i)
@@ -149,7 +149,7 @@ func TestGoldenRowsAreRead(t *testing.T) {
 			batch.Delete(key)
 		}
 	}
-	view, err := eng.Begin(true)
+	view, err := eng.Begin(engine.ViewOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,15 +2,15 @@ package keyspace
 
 import "encoding/binary"
 
-// On a store that several processes share, a key's meta row is what its latch is
-// inside one process: whoever changes anything of the key writes that row, and
-// whoever writes anything at all has the meta rows checked of all keys that it read
-// (Tx.Find notes them). So two executions of which one depends on the other conflict,
-// and the engine needs to know nothing of ranges or of which rows belong together.
+// On a store that several processes share, a key's meta row serves as its lock: an
+// execution that changes anything of the key writes the meta row, and an execution that
+// writes anything has the meta rows of all keys that it read in the read set of its
+// commit (Tx.Find adds them). So two executions of which one depends on the other
+// conflict, and the engine needs no read ranges, nor which rows belong together.
 //
-// Types that change rows of a value without a word to its meta row need not care: the
-// values that an execution has found are remembered, and Guard puts the meta rows of
-// those whose rows were written.
+// A type may change rows of a value without storing its meta row: the Tx remembers the
+// values that an execution has found, and Guard puts the meta rows of those whose rows
+// were written.
 
 // guard is the meta row of a value that has rows of its own.
 type guard struct {
@@ -33,9 +33,9 @@ func (t *Tx) guardWrite(row []byte) {
 	}
 }
 
-// Guard ends an execution on a shared store. mark is where it began to check rows: one
-// that has written nothing depends on nothing, unless the batch has written before: in
-// a pipeline what is read behind a write must hold when that takes effect.
+// Guard ends an execution on a shared store. m and checks are the marks of its start. An
+// execution that has written nothing leaves the read set, unless the batch has written
+// before: a read behind a write of the same pipeline must be valid when the write commits.
 func (t *Tx) Guard(m TxMark, checks int) {
 	if t.err != nil {
 		return

@@ -7,26 +7,25 @@ import (
 	"redoubt/engine"
 )
 
-// Libraries of functions: each is a system row, its name in the key and its source
-// as the value. They belong to no database, and no command about keys touches
-// them.
+// Libraries of functions: each is a system row with its name in the key and its source
+// as the value. Libraries belong to no database, and no command on keys touches them.
 //
-// What a transaction does to libraries is in its effects until the commit, so that
-// the commands behind it in the same batch see it, and a rollback takes it back.
-// Whoever keeps the libraries ready to run is told by Space.OnLibraries.
+// A change of libraries is in the effects until the commit, so that later commands of
+// the same batch see the change, and a rollback undoes it. Space.OnLibraries tells
+// the package that has the libraries loaded.
 
 // LibraryChange is a library that was stored or, when its source is empty, deleted.
 type LibraryChange struct{ Name, Source string }
 
-// PutLibrary stores a library, in the place of one of that name. The whole
-// keyspace must be latched.
+// PutLibrary stores a library, and replaces one of that name. The whole keyspace must
+// be latched.
 func (t *Tx) PutLibrary(name, source string) { t.changeLibrary(LibraryChange{name, source}) }
 
-// DeleteLibrary deletes one that exists. The whole keyspace must be latched.
+// DeleteLibrary deletes an existing library. The whole keyspace must be latched.
 func (t *Tx) DeleteLibrary(name string) { t.changeLibrary(LibraryChange{Name: name}) }
 
 func (t *Tx) changeLibrary(c LibraryChange) {
-	if !t.writable() || !t.renumber() {
+	if !t.writable() || !t.Space.store.changesCatalog(t) {
 		return
 	}
 	row := append(sysKey(sysLibrary), c.Name...)
@@ -39,19 +38,17 @@ func (t *Tx) changeLibrary(c LibraryChange) {
 	t.FX.Changes++
 }
 
-// LibraryChanges are those of the batch so far, which is not committed. They are
-// valid until it goes on. Whoever asks goes by the libraries in use, and so has read
-// the catalog: see catalog.go.
+// LibraryChanges returns the changes of the batch so far, which is not committed; they are
+// valid until the next change. The call counts as a read of the catalog, since the caller
+// depends on the libraries in use: see catalog.go.
 func (t *Tx) LibraryChanges() []LibraryChange {
-	if t.Space.shared != nil {
-		t.reads++
-	}
+	t.Space.store.usesCatalog(t)
 	return t.FX.libraries
 }
 
-// Libraries returns all that are stored, by name.
+// Libraries returns all stored libraries, sorted by name.
 func (s *Space) Libraries() (list []LibraryChange, err error) {
-	view, err := s.eng.Begin(true)
+	view, err := s.eng.Begin(engine.ViewOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("read libraries: %w", err)
 	}

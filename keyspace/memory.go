@@ -6,14 +6,14 @@ import (
 	"redoubt/budget"
 )
 
-// Working memory: what an execution holds while it runs, besides its arguments. That is
-// the rows that it has read and written, which the Tx counts itself, and what a handler
-// collects, which it tells by Take.
+// Working memory: what an execution holds while it runs, besides its arguments: the rows
+// that it has read and written, which the Tx counts itself, and what a handler collects,
+// which the handler reports by Take.
 //
 // The first bytes are free. An execution on an event loop that needs more than
-// heavyBytes is for a worker; one on a worker takes what it needs from its lease, in
-// steps. If the lease is refused that, the execution fails with NeedsMemory, and is run
-// again when its turn has come, or with budget.ErrTooLarge.
+// heavyBytes fails with TakesLong; one on a worker grows its lease in steps. If the lease
+// cannot grow, the execution fails with NeedsMemory, and is run again when it has the
+// turn, or with budget.ErrTooLarge.
 
 const (
 	freeBytes = 16 << 10 // what an execution on a worker may hold without a lease
@@ -22,29 +22,29 @@ const (
 
 // memory is what an execution holds.
 type memory struct {
-	taken   int64 // what handlers have told
-	granted int64 // what the lease gave
-	// What there was when the execution began: it is used again.
+	taken   int64 // bytes that handlers have reported by Take
+	granted int64 // bytes that the lease has granted
+	// The sizes of the buffers when the execution began: they are reused.
 	rowsBase, valsBase int64
-	// At these sizes it is counted again.
+	// account is called again at these sizes.
 	takenNext          int64
 	rowsNext, valsNext int
 }
 
-// startMemory begins to count.
+// startMemory begins to count the memory of an execution.
 func (t *Tx) startMemory() {
 	t.mem = memory{rowsBase: t.Rows.Batch.Memory(), valsBase: int64(cap(t.vals))}
 	t.countNext()
 }
 
-// countNext says when it is counted again.
+// countNext sets the sizes at which account is called again.
 func (t *Tx) countNext() {
 	m := &t.mem
 	m.takenNext, m.rowsNext, m.valsNext = m.taken+freeBytes, t.Rows.Batch.Size()+freeBytes, len(t.vals)+freeBytes
 }
 
-// Take tells that the execution is about to hold n more bytes until its command ends.
-// It says false when the execution is to stop: it will be run again, or has failed.
+// Take reports that the execution is about to hold n more bytes until its command ends.
+// It returns false if the execution must stop: it will be run again, or has failed.
 func (t *Tx) Take(n int64) bool {
 	if t.mem.taken += n; t.mem.taken > t.mem.takenNext {
 		t.account()
@@ -52,21 +52,21 @@ func (t *Tx) Take(n int64) bool {
 	return t.err == nil
 }
 
-// Taken is what was told by Take, and Give goes back to an earlier value of it: the
-// data is no longer held.
+// Taken returns the sum of Take, and Give resets it to an earlier value: the data is no
+// longer held.
 func (t *Tx) Taken() int64 { return t.mem.taken }
 func (t *Tx) Give(taken int64) {
 	t.mem.taken, t.mem.takenNext = taken, taken+freeBytes
 }
 
-// wrote is called when a row was noted in the batch.
+// wrote is called after a row was put into the batch.
 func (t *Tx) wrote() {
 	if t.Rows.Batch.Size() > t.mem.rowsNext {
 		t.account()
 	}
 }
 
-// account has the lease cover what the execution holds.
+// account counts what the execution holds, and grows the lease to cover it.
 func (t *Tx) account() {
 	t.countNext()
 	m := &t.mem

@@ -21,7 +21,7 @@ type modelKey struct {
 }
 
 type model struct {
-	s   *store
+	s   *testStore
 	rng *rand.Rand
 	dbs [testDatabases]map[string]modelKey
 }

@@ -5,29 +5,28 @@ import (
 	"math"
 )
 
-// Choosing a key by chance, without a count of keys per slot.
+// Choosing a random key, without a count of keys per slot.
 //
 // A small database is walked, and every key is equally likely. In a larger one
-// a slot is drawn, and then one of about as many numbers as the fullest slots
-// have keys: if the slot has a key of that number, this is it, else both are
-// drawn again. That makes keys equally likely whatever the slots' sizes, as
-// long as hashing spreads them. Where it does not (hash tags), the first slot
-// with keys behind a random one is taken; and in a slot with very many keys one
-// goes down byte by byte: see descend.
+// this is rejection sampling: a slot is drawn, and then an index below about the
+// size of the fullest slots; if the slot has no key of that index, both are drawn
+// again. That makes keys equally likely whatever the slots' sizes, as long as
+// hashing spreads them. If it does not (hash tags), the first slot with keys behind
+// a random one is taken; and a slot with very many keys is sampled byte by byte:
+// see descend.
 //
-// Where each look at a slot is a round trip, a run of slots is drawn instead that
-// has some dozens of keys and is read at once: few draws are in vain then.
+// On a remote store, where each slot is a round trip, a run of slots is drawn instead
+// that has some dozens of keys and is read at once: few draws are rejected then.
 
 const (
-	// smallDatabase is how many keys are looked at to choose one.
+	// smallDatabase is how many keys are read at most to choose one of them.
 	smallDatabase = 512
 	// randomTries is how often a slot, or a byte, is drawn; randomTriesFar is the
-	// same where a draw is a round trip or several.
+	// same on a remote store.
 	randomTries    = 128
 	randomTriesFar = 8
-	// runOfKeys is about how many keys are read at once there, and runOpens how
-	// many iterators are opened for them: the rows of other databases may lie
-	// between.
+	// runOfKeys is about how many keys a run of slots has, and runOpens how many
+	// iterators are opened to read it: rows of other databases may lie between.
 	runOfKeys = 64
 	runOpens  = 4
 )
@@ -43,8 +42,8 @@ func (t *Tx) randomTries() int {
 // none. intn returns a random number below its argument.
 func (t *Tx) Random(intn func(n int) int) []byte {
 	size := t.Size()
-	if t.Space.shared != nil {
-		size = max(1, size) // it is an estimate
+	if !t.Space.store.exact() {
+		size = max(1, size)
 	}
 	if size <= 0 || t.err != nil {
 		return nil
@@ -83,10 +82,10 @@ func (t *Tx) Random(intn func(n int) int) []byte {
 	return t.randomBehind(size, intn)
 }
 
-// randomRun chooses a key among those of a run of slots, nil if it finds none. All
-// runs have as many slots, but for the last, and are equally likely; the number of
-// a key is drawn from about as many as the fullest run has. So keys are equally
-// likely, as those of single slots are.
+// randomRun chooses a key of a random run of slots, nil if it finds none. All runs
+// but the last have the same number of slots, and are equally likely; the index of
+// a key is drawn below about the size of the fullest run. So keys are equally likely,
+// as with single slots.
 func (t *Tx) randomRun(size int64, intn func(int) int) []byte {
 	slots := int(max(1, min(Slots, runOfKeys*Slots/size)))
 	mean := float64(size) * float64(slots) / Slots
@@ -107,8 +106,8 @@ func (t *Tx) randomRun(size int64, intn func(int) int) []byte {
 	return nil
 }
 
-// liveIn lists the live keys of a run of slots. It says false if they are too
-// many, or too far apart among rows of others.
+// liveIn lists the live keys of a run of slots. whole is false if they are too many,
+// or too many rows of other databases lie between.
 func (t *Tx) liveIn(first, end int) (list [][]byte, whole bool) {
 	seen := 0
 	whole = true
@@ -154,8 +153,8 @@ func choose(list [][]byte, intn func(int) int) []byte {
 	return list[intn(len(list))]
 }
 
-// liveKeys lists the live keys with meta rows in a range; more says that the
-// range has more rows than it looks at.
+// liveKeys lists the live keys with meta rows in a range; more is true if the
+// range has more than smallDatabase rows.
 func (t *Tx) liveKeys(lo, hi []byte) (list [][]byte, more bool) {
 	it := t.IterRows(lo, hi, false)
 	defer t.CloseRows(it)
@@ -178,9 +177,9 @@ func (t *Tx) liveKeys(lo, hi []byte) (list [][]byte, more bool) {
 // descend chooses a key among the meta rows that begin with a prefix, nil if it
 // finds none. size is about how many keys there can be.
 //
-// It goes down to a few keys by drawing bytes, and takes one of these. How
-// likely it was to come there is known, so keys that are reached easily are
-// refused in proportion: what is left is fair unless names are very uneven.
+// It narrows the range to a few keys by drawing bytes, and takes one of these. The
+// probability of each path is known, so keys on likely paths are rejected in
+// proportion: the result is fair unless names are very uneven.
 func (t *Tx) descend(prefix []byte, size int64, intn func(int) int) (key []byte) {
 	const fine = 1 << 30
 	for try := t.randomTries(); try > 0 && t.err == nil; try-- {
@@ -197,8 +196,8 @@ func (t *Tx) descend(prefix []byte, size int64, intn func(int) int) (key []byte)
 }
 
 // leaf lengthens a prefix by random bytes until few rows begin with it, and
-// returns their keys and one over the probability of coming there. There are
-// none when a byte was drawn that no key has.
+// returns their keys and the reciprocal of the probability of that prefix. The
+// list is empty if a byte was drawn that no key has.
 func (t *Tx) leaf(prefix []byte, intn func(int) int) (list [][]byte, weight float64) {
 	weight = 1
 	for depth := int64(1); ; depth++ {

@@ -7,23 +7,23 @@ import (
 )
 
 // Counting keys exactly. The counters of an engine of one process are exact, and a
-// recount proves it. Those of a shared store are sums that each process keeps in
-// memory and stores now and then, so what a process had not stored when it was
-// killed is missing for ever: a recount finds the difference and adds it.
+// recount verifies them. Those of a shared store are sums that each process keeps in
+// memory and stores periodically, so what a process had not stored when it was
+// killed is lost: a recount finds the difference and adds it.
 
 // Recount is a count of the keys of one database.
 type Recount struct {
 	ks   uint32
 	snap engine.Snapshot
-	was  [2]int64 // what the counters said at the moment of the snapshot
+	was  [2]int64 // the counters at the moment of the snapshot
 	// Keys and Volatile are how many keys there were at that moment, and how many of
-	// them with an expiry. Like the counters they include dead keys that nobody
-	// has removed yet.
+	// them with an expiry. Like the counters they include expired keys that are not
+	// removed yet.
 	Keys, Volatile int64
 }
 
 // BeginRecount fixes the moment of a count. No commit of this process may be under
-// way: the whole keyspace is latched. The count must be ended.
+// way: the whole keyspace is latched. The caller must call End.
 func (s *Space) BeginRecount(db int) (*Recount, error) {
 	snap, err := s.eng.Snapshot()
 	if err != nil {
@@ -38,7 +38,7 @@ func (s *Space) BeginRecount(db int) (*Recount, error) {
 	return r, nil
 }
 
-// End gives back what the count holds.
+// End releases the snapshot of the count.
 func (r *Recount) End() error { return r.snap.Close() }
 
 func (s *Space) sums(ks uint32) (sums [2]int64, err error) {
@@ -50,11 +50,11 @@ func (s *Space) sums(ks uint32) (sums [2]int64, err error) {
 	return sums, nil
 }
 
-// CountAll counts. It may take long, and ends early if stop says so.
+// CountAll counts the keys of r's database. It may take long, and ends early if stop reports true.
 func (s *Space) CountAll(r *Recount, stop func() bool) error {
 	t := Tx{
 		Space: s, FX: &Effects{}, Latched: true, Worker: true, OneState: true,
-		Rows:    engine.Txn{View: still{r.snap}, Batch: &engine.Batch{}},
+		Rows:    engine.Txn{View: engine.FrozenView{Snapshot: r.snap}, Batch: &engine.Batch{}},
 		Numbers: []uint32{r.ks}, // Now is 0: no key is dead
 	}
 	r.Keys, r.Volatile = 0, 0
@@ -71,17 +71,17 @@ func (s *Space) CountAll(r *Recount, stop func() bool) error {
 	return nil
 }
 
-// Correct adds what the counters are wrong by, and returns it.
+// Correct adds to the counters what they are wrong by, and returns it.
 //
-// On an engine of one process that is exact. On a shared one the counters move
-// while others write, and what those have written in the last seconds may be
-// counted and not be in the counters yet. So nothing is added if the count is
-// between what the counters say now and what they said at its moment; else what it
-// is beyond. Under load the result may still be wrong by what the others write in
-// a second or two; a recount in quiet times is exact.
+// On an engine of one process the result is exact. On a shared one the counters move
+// while others write, and keys written in the last seconds may be counted and not
+// be in the counters yet. So nothing is added if the count lies between the
+// counters of now and those at its moment; else its distance to the nearer one.
+// Under load the result may still be wrong by what others write in a second or
+// two; a recount in quiet times is exact.
 func (t *Tx) Correct(r *Recount) (keys, volatile int64) {
 	now := r.was
-	if t.Space.shared != nil {
+	if !t.Space.store.exact() {
 		var err error
 		if now, err = t.Space.sums(r.ks); err != nil {
 			t.Fail(err)
@@ -100,17 +100,7 @@ func (t *Tx) Correct(r *Recount) (keys, volatile int64) {
 	return keys, volatile
 }
 
-// beyond is how far n lies above or below both of two numbers.
+// beyond returns how far n lies above both a and b, or below both; 0 if between them.
 func beyond(n, a, b int64) int64 {
 	return n - min(max(n, min(a, b)), max(a, b))
-}
-
-// still is a snapshot in the place of a view.
-type still struct{ engine.Snapshot }
-
-func (still) Prefetch([][]byte) int { return 0 }
-func (still) Close()                {}
-
-func (still) Commit(*engine.Batch) (engine.Ticket, error) {
-	return 0, fmt.Errorf("%w: a count writes nothing", engine.ErrReadOnly)
 }

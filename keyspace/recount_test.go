@@ -12,7 +12,7 @@ import (
 )
 
 // recount counts a database; while the keys are counted it calls during.
-func (s *store) recount(db int, during func()) (r *Recount, keys, volatile int64) {
+func (s *testStore) recount(db int, during func()) (r *Recount, keys, volatile int64) {
 	s.t.Helper()
 	r, err := s.space.BeginRecount(db)
 	if err != nil {
@@ -28,7 +28,7 @@ func (s *store) recount(db int, during func()) (r *Recount, keys, volatile int64
 }
 
 // off puts the counters of a database wrong.
-func (s *store) off(db int, keys, volatile int64) {
+func (s *testStore) off(db int, keys, volatile int64) {
 	s.do(db, func(tx *Tx) {
 		tx.count(sysKeys, tx.ks(), keys)
 		tx.count(sysVolatile, tx.ks(), volatile)
@@ -67,7 +67,7 @@ func TestRecountCorrects(t *testing.T) {
 // counter.
 func TestRecountWhileOthersWrite(t *testing.T) {
 	t.Parallel()
-	s := newStore(t)
+	s := newTestStore(t)
 	s.fill(0, names("k", 100))
 	s.off(0, -13, 0)
 	r, keys, _ := s.recount(0, func() { s.fill(0, names("new", 50)) })
@@ -89,7 +89,7 @@ func TestRecountOfAMovingCounter(t *testing.T) {
 
 func TestRecountStops(t *testing.T) {
 	t.Parallel()
-	s := newStore(t)
+	s := newTestStore(t)
 	s.fill(0, names("k", 10_000))
 	r, err := s.space.BeginRecount(0)
 	if err != nil {
@@ -146,11 +146,11 @@ func TestDueOnASharedStore(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, sharedmem.New().Open())
 	group := int(SlotOf([]byte("a"))) / expireGroup
-	from := func() int64 { return s.space.swept[group].from(s.now) }
+	from := func() int64 { return s.space.store.(*sharedStore).groups[group].from(s.now) }
 	equal(t, "at first", from(), 0)
 	s.set(0, "{a}1", "v", testNow+1)
 	s.sweep()
-	equal(t, "clean until", s.space.swept[group].until.Load(), testNow)
+	equal(t, "clean until", s.space.store.(*sharedStore).groups[group].until.Load(), testNow)
 	s.now += 100_000
 	s.space.Unknown(group)
 	equal(t, "swept", s.sweep(), 1)
@@ -161,7 +161,7 @@ func TestDueOnASharedStore(t *testing.T) {
 	s.set(0, "{a}3", "v", testNow) // cannot be, and is found nevertheless
 	s.space.Unknown(group)
 	equal(t, "swept", s.sweep(), 0)
-	s.now += sweptWhole + 1
+	s.now += sweptFull + 1
 	s.space.Unknown(group)
 	equal(t, "swept", s.sweep(), 1)
 	equal(t, "unknown", s.space.TakeDue(s.now), []int{})

@@ -1,8 +1,8 @@
 // Package keyspace maps Redis keys to rows: their layout, databases, expiry,
 // collection ids, and walking over keys. FORMAT.md draws every row.
 //
-// It offers handlers a Tx: Redis keys on top of an engine's transaction. It
-// knows no command and no reply.
+// The package offers handlers a Tx: Redis keys on top of an engine's transaction. It
+// has no commands and no replies.
 package keyspace
 
 import (
@@ -38,14 +38,14 @@ const (
 	sysKeys      = 0x02 // counter: ks:4, how many keys
 	sysVolatile  = 0x03 // counter: ks:4, how many keys with an expiry
 	sysDead      = 0x04 // ks:4 -> empty: a keyspace to be cleared
-	sysNextKS    = 0x05 // -> ks:4, the next keyspace number
+	sysNextKS    = 0x05 // -> ks:4, the keyspace number given last
 	sysWatermark = 0x06 // id:8 -> empty: every id in use is below the largest
-	sysFormat    = 0x07 // -> version:4, FormatVersion of who made the store
+	sysFormat    = 0x07 // -> version:4, FormatVersion of the program that made the store
 	sysLibrary   = 0x08 // name -> source: a library of functions
 	sysCatalog   = 0x09 // -> stamp:8, on shared stores: see catalog.go
 	sysMember    = 0x0a // id:20 -> a process that uses a shared store
-	sysSecret    = 0x0b // -> what those processes know each other by
-	sysCopy      = 0x0c // -> a copy into this store that is not finished
+	sysSecret    = 0x0b // -> the secret by which those processes authenticate
+	sysCopy      = 0x0c // -> mark of an unfinished copy or import into this store
 )
 
 // Type is the type of a key's value. The numbers are on disk.
@@ -59,11 +59,14 @@ const (
 	ZSet   Type = 4
 	Hash   Type = 5
 	Stream Type = 6
+	// Channel is a type that Redis does not have: messages, and subscribers with
+	// their positions. Its encoding is always RowsTimed.
+	Channel Type = 7
 )
 
-var typeNames = [...]string{"none", "string", "list", "set", "zset", "hash", "stream"}
+var typeNames = [...]string{"none", "string", "list", "set", "zset", "hash", "stream", "channel"}
 
-// String is the name that TYPE replies.
+// String returns the name that TYPE replies.
 func (t Type) String() string {
 	if int(t) < len(typeNames) {
 		return typeNames[t]
@@ -71,7 +74,7 @@ func (t Type) String() string {
 	return fmt.Sprintf("type-%d", byte(t))
 }
 
-// Encoding says how a value is laid out in its meta row. The meaning depends
+// Encoding is how a value is laid out in its meta row. The meaning depends
 // on the type; the numbers are on disk and at most 15.
 type Encoding byte
 
@@ -85,8 +88,8 @@ const (
 )
 
 // The encodings of collections. Packed, Integers and PackedTimed have their
-// elements in the meta row; Rows and RowsTimed have a Ref. Timed are hashes with
-// fields that have times of death: see Meta.Fields.
+// elements in the meta row; Rows and RowsTimed have a Ref. The timed ones are for
+// hashes with fields that expire, and for channels: see Meta.FieldTimes.
 const (
 	Packed      Encoding = 0
 	Rows        Encoding = 1
@@ -102,15 +105,15 @@ type Meta struct {
 	// Expire is the time of death in Unix milliseconds, or 0.
 	Expire int64
 	// Body is what follows: a string's bytes, a packed collection, or a Ref
-	// and what the type keeps behind it. In a Meta that Find returned it
+	// and what the type keeps behind it. The Body of a Meta that Find returned
 	// stays valid until the end of the execution and must not be changed.
 	Body []byte
 }
 
-// Exists says whether there is a key at all.
+// Exists reports whether the key exists.
 func (m Meta) Exists() bool { return m.Type != None }
 
-// External says whether the value has rows of its own, named by a Ref.
+// External reports whether the value has rows of its own, named by a Ref.
 func (m Meta) External() bool {
 	if m.Type == String {
 		return m.Encoding == Chunked
@@ -118,29 +121,33 @@ func (m Meta) External() bool {
 	return m.Encoding == Rows || m.Encoding == RowsTimed
 }
 
-// Timed says whether fields of a hash have times of death.
-func (m Meta) Timed() bool { return m.Type == Hash && m.Encoding >= PackedTimed }
+// Timed reports whether parts of the value have times of death of their own: the fields
+// of a hash, the messages and subscribers of a channel.
+func (m Meta) Timed() bool {
+	return m.Type == Hash && m.Encoding >= PackedTimed || m.Type == Channel
+}
 
-// FieldTimes are what a timed hash has in its body in front of its elements,
-// behind the Ref if there is one.
+// FieldTimes are the times in the body of a timed value, in front of its elements
+// and behind the Ref if there is one.
 type FieldTimes struct {
-	// Next is a time not after the first field's time of death.
+	// Next is when the sweep visits the value: a hash not after the first field
+	// expires, a channel up to a second after its first part expires. 0 is never.
 	Next int64
-	// End is the time when the last field dies, 0 if some field has none. The
-	// key is dead then.
+	// End is when the last part expires, and with it the key; 0 if a part never
+	// does.
 	End int64
 }
 
 // FieldTimesSize is the length of encoded FieldTimes.
 const FieldTimesSize = 16
 
-// AppendFieldTimes appends them to a body.
+// AppendFieldTimes appends the FieldTimes to a body.
 func AppendFieldTimes(b []byte, f FieldTimes) []byte {
 	b = binary.BigEndian.AppendUint64(b, uint64(f.Next))
 	return binary.BigEndian.AppendUint64(b, uint64(f.End))
 }
 
-// FieldTimes decodes those of a timed hash, and are zero for other values.
+// FieldTimes decodes the FieldTimes of a timed value; they are zero for other values.
 func (m Meta) FieldTimes() (f FieldTimes) {
 	if m.Timed() {
 		b := m.Body[m.refLen():]
@@ -156,7 +163,7 @@ func (m Meta) refLen() int {
 	return 0
 }
 
-// death is when the key dies, of itself or with its last field; 0 is never.
+// death returns when the key dies, of itself or with its last field; 0 is never.
 func (m Meta) death() int64 {
 	if !m.Timed() {
 		return m.Expire
@@ -164,13 +171,13 @@ func (m Meta) death() int64 {
 	return earlier(m.Expire, m.FieldTimes().End)
 }
 
-// dead says whether the key is past its time.
+// dead reports whether the key is past its time.
 func (m Meta) dead(now int64) bool {
 	at := m.death()
 	return at != 0 && at <= now
 }
 
-// due is when the sweeper must look at the key: the time of its expire row.
+// due returns when the sweep must visit the key: the time of its expire row.
 func (m Meta) due() int64 {
 	if !m.Timed() {
 		return m.Expire
@@ -178,7 +185,7 @@ func (m Meta) due() int64 {
 	return earlier(m.Expire, m.FieldTimes().Next)
 }
 
-// earlier is the earlier one of two times, of which 0 means never.
+// earlier returns the earlier one of two times, of which 0 means never.
 func earlier(a, b int64) int64 {
 	if a == 0 || b != 0 && b < a {
 		return b
@@ -206,6 +213,9 @@ func decodeMeta(v []byte) (Meta, error) {
 	if m.Type == None || int(m.Type) >= len(typeNames) || m.Expire < 0 {
 		return Meta{}, fmt.Errorf("%w: meta row begins with % x", engine.ErrCorrupt, v[:metaHead])
 	}
+	if m.Type == Channel && m.Encoding != RowsTimed {
+		return Meta{}, fmt.Errorf("%w: a channel has the encoding %d", engine.ErrCorrupt, m.Encoding)
+	}
 	need := m.refLen()
 	if m.Timed() {
 		need += FieldTimesSize
@@ -216,8 +226,8 @@ func decodeMeta(v []byte) (Meta, error) {
 	return m, nil
 }
 
-// Ref names the rows of a value that has its own: the id under which they
-// live, the slot in which they live, and how many elements or bytes there are.
+// Ref names the rows of an external value: their id, the slot in which they lie, and
+// how many elements or bytes the value has.
 type Ref struct {
 	ID   uint64
 	Home uint16
@@ -245,7 +255,7 @@ func (m Meta) Ref() Ref {
 	}
 }
 
-// Kind is a kind of the rows that a value has of its own.
+// Kind is a kind of the own rows of an external value.
 type Kind byte
 
 const (
@@ -254,8 +264,8 @@ const (
 	RankRow  Kind = kindRank
 )
 
-// AppendRowKey appends the key of a row of a value, without the part that the
-// type puts behind it.
+// AppendRowKey appends the start of the key of a value's row: the type appends the
+// rest.
 func AppendRowKey(b []byte, r Ref, k Kind) []byte { return appendPart(b, r.Home, byte(k), r.ID) }
 
 // RowKeyHead is the length of what AppendRowKey appends.
@@ -278,6 +288,11 @@ func appendPart(b []byte, home uint16, kind byte, id uint64) []byte {
 
 // partHead is the length of what appendPart appends.
 const partHead = 11
+
+// RowGroup is the length of the key prefix by which a batch groups rows
+// (engine.Batch.GroupBy): about the rows of one kind of a value. The last two bytes of the id
+// are left out, so that a range up to the first key behind the value's rows lies in one group.
+const RowGroup = partHead - 2
 
 // expireGroup is how many slots share one ordered run of expire rows.
 const expireGroup = 64
@@ -327,10 +342,10 @@ func appendSysKey64(b []byte, what byte, n uint64) []byte {
 }
 
 // successor returns the smallest key above every key that begins with prefix;
-// nil when there is none.
+// nil if there is none.
 func successor(prefix []byte) []byte { return successorIn(append([]byte(nil), prefix...)) }
 
-// successorIn is successor in the place of the prefix.
+// successorIn is successor that overwrites the prefix.
 func successorIn(s []byte) []byte {
 	for i := len(s) - 1; i >= 0; i-- {
 		if s[i]++; s[i] != 0 {
@@ -340,10 +355,9 @@ func successorIn(s []byte) []byte {
 	return nil
 }
 
-// Unit returns the length of the prefix that a row's key shares with the rows
-// that belong together, for engines that keep track of what they have in memory:
-// the keys of a slot, or the rows of one kind of a value. key may be the
-// beginning of one, and shorter.
+// Unit returns the length of the prefix that a row's key shares with the rows of
+// its unit, for engines that track what they have in memory: the keys of a slot, or
+// the rows of one kind of a value. key may be only the beginning of a row's key.
 func Unit(key []byte) int {
 	switch {
 	case len(key) > 2 && key[0] != system && key[2] >= kindSub && key[2] <= kindRank:

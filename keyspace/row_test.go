@@ -41,7 +41,11 @@ func FuzzMetaRoundTrip(f *testing.F) {
 	f.Add(byte(6), byte(15), int64(0), []byte{})
 	f.Fuzz(func(t *testing.T, kind, encoding byte, expire int64, body []byte) {
 		in := Meta{Type: Type(1 + kind%6), Encoding: Encoding(encoding % 16), Expire: expire & math.MaxInt64, Body: body}
-		if in.External() && len(body) < refSize {
+		need := in.refLen()
+		if in.Timed() {
+			need += FieldTimesSize
+		}
+		if len(body) < need {
 			return
 		}
 		out, err := decodeMeta(append(appendMetaHead(nil, in), in.Body...))

@@ -10,9 +10,9 @@ import (
 	"redoubt/engine"
 )
 
-// Space is what all transactions on one store share: which keyspace number
-// each database has, the source of ids, and the earliest expiry per group of
-// slots. It is loaded once and kept true by commits.
+// Space is what all transactions on one store share: the keyspace number of each
+// database, the source of ids, and the earliest expiry per group of slots. It is
+// loaded once and updated by commits.
 type Space struct {
 	dbs    []atomic.Uint32
 	nextKS atomic.Uint32
@@ -20,46 +20,43 @@ type Space struct {
 	lastID    atomic.Uint64
 	watermark atomic.Uint64
 
-	// due holds, per group of slots, a time not after the first expire row.
-	// The sweeper reads a group only when its time has come.
-	due   [Slots / expireGroup]atomic.Int64
-	swept [Slots / expireGroup]swept // on a shared store: see sweep.go
+	// due has, per group of slots, a time not after that of the first expire row.
+	// The sweep reads a group only when that time has come.
+	due [Groups]atomic.Int64
 
-	// Waiting is how many clients wait for elements of some key.
+	// Waiting is how many clients wait for some key.
 	Waiting atomic.Int64
-	// Observers is how many want to know which keys were changed: see
-	// Effects.Touched.
+	// Observers is how many clients or processes want to know which keys were changed:
+	// see Effects.Touched.
 	Observers atomic.Int64
 
 	// Scripts is how many scripts run that may take long, and Wanted how many
-	// executions wait for the whole keyspace: see executor/whole.go.
+	// executions wait for the whole keyspace: see executor/latch.
 	Scripts, Wanted atomic.Int64
-	// OnLibraries, if set, is told of libraries that were changed, after the commit
+	// OnLibraries, if set, is called with libraries that were changed, after the commit
 	// and while the whole keyspace is latched.
 	OnLibraries func([]LibraryChange)
 
 	eng     engine.Engine
-	shared  engine.Shared // eng, if other processes use the store too
-	catalog catalog
+	store   store
+	catalog *Catalog // nil on a store of this process alone
 	cursors cursorCache
 }
 
-// idHeadroom is how far ahead of the ids in use the stored watermark is: ten
-// seconds of ids, so that it is rewritten rarely. After a restart ids go on
-// above it, even when the clock went back.
+// idHeadroom is how far the stored watermark is ahead of the ids in use: ten seconds
+// of ids, so that the watermark is rewritten rarely. After a restart ids go on above
+// the watermark, even if the clock went back.
 const idHeadroom = 10_000_000 << idCounterBits
 
 // idCounterBits: an id is microseconds << 11 | counter.
 const idCounterBits = 11
 
-// Open loads the shared state of a store, and makes it in an empty one.
+// Open loads the Space of a store, and initializes an empty store.
 func Open(eng engine.Engine, databases int) (*Space, error) {
 	s := &Space{dbs: make([]atomic.Uint32, databases), eng: eng}
-	if eng.Capabilities().Shared {
-		s.shared = eng.(engine.Shared)
-	}
+	s.store = newStore(s)
 	err := s.load()
-	for s.shared != nil && s.busy(err) {
+	for s.store.openAgain(err) {
 		err = s.load()
 	}
 	if err != nil {
@@ -69,12 +66,12 @@ func Open(eng engine.Engine, databases int) (*Space, error) {
 }
 
 func (s *Space) load() error {
-	view, err := s.eng.Begin(true)
+	view, err := s.eng.Begin(engine.ViewOptions{})
 	if err != nil {
 		return err
 	}
 	defer view.Close()
-	if err := Whole(view); err != nil {
+	if err := CopyFinished(view); err != nil {
 		return err
 	}
 	read := func(key []byte, size int) ([]byte, error) {
@@ -119,15 +116,13 @@ func (s *Space) load() error {
 		ks := binary.BigEndian.Uint32(v)
 		if ks == 0 { // no number yet: 0 is never given out
 			ks = s.nextKS.Add(1)
-			batch.Put(sysKey(sysNextKS), binary.BigEndian.AppendUint32(nil, ks))
-			batch.Put(sysKey16(sysDatabase, db), binary.BigEndian.AppendUint32(nil, ks))
+			batch.Put(sysKey(sysNextKS), appendNumber(nil, ks))
+			batch.Put(sysKey16(sysDatabase, db), appendNumber(nil, ks))
 		}
 		s.dbs[db].Store(ks)
 	}
-	if s.shared != nil {
-		if err := s.join(view, &batch); err != nil {
-			return err
-		}
+	if err := s.store.join(view, &batch); err != nil {
+		return err
 	}
 	if s.eng.Capabilities().CheapRangeDelete {
 		if err := clearAside(view, &batch); err != nil {
@@ -139,32 +134,11 @@ func (s *Space) load() error {
 			return fmt.Errorf("prepare the store: %w", err)
 		}
 	}
-	if s.shared != nil {
-		return s.Look()
-	}
-	return nil
+	return s.store.joined()
 }
 
-// allocate gives out a keyspace number and notes that in the batch. Callers
-// hold the whole keyspace, so two batches never race for a number; those of other
-// processes conflict.
-func (t *Tx) allocate() (ks uint32) {
-	row := sysKey(sysNextKS)
-	if t.Space.shared != nil {
-		v, found := t.GetRow(row)
-		if t.err == nil && (!found || len(v) != 4) {
-			t.Fail(fmt.Errorf("%w: system row % x has %d bytes", engine.ErrCorrupt, row, len(v)))
-		}
-		if t.err != nil {
-			return 0
-		}
-		ks = binary.BigEndian.Uint32(v) + 1
-	} else {
-		ks = t.Space.nextKS.Add(1)
-	}
-	t.Rows.Batch.Put(row, binary.BigEndian.AppendUint32(nil, ks))
-	return ks
-}
+// Catalog returns the catalog of a store that several processes share, else nil.
+func (s *Space) Catalog() *Catalog { return s.catalog }
 
 // Numbers returns the keyspace numbers of the databases as they are now.
 func (s *Space) Numbers() []uint32 {
@@ -175,10 +149,10 @@ func (s *Space) Numbers() []uint32 {
 	return list
 }
 
-// Databases is how many databases there are.
+// Databases returns the number of databases.
 func (s *Space) Databases() int { return len(s.dbs) }
 
-// loadWatermark reads the largest watermark that was stored.
+// loadWatermark returns the largest stored watermark.
 func loadWatermark(r engine.Reader) (mark uint64, err error) {
 	lo := sysKey(sysWatermark)
 	it := r.Iter(lo, successor(lo), true)
@@ -192,24 +166,13 @@ func loadWatermark(r engine.Reader) (mark uint64, err error) {
 	return mark, errors.Join(err, it.Close())
 }
 
-// newID returns an id that was never returned before. nowMicros is the time
-// of the execution.
+// nextID returns an id that was never returned before, on a store of this process alone.
 //
-// Every id in use must lie below a stored watermark. One is stored when half of
-// the headroom is used up, in the batch that uses the id, and is known here
-// once that batch is committed. Each is a row of its own, and the largest row
-// counts: batches that store one side by side may commit in any order.
-//
-// On a shared store the store gives out ids: its time in milliseconds << 18, so below
-// all that an embedded store gives out in this century and the next three, whose
-// rows may have been copied there.
-func (s *Space) newID(nowMicros int64, b *engine.Batch, e *Effects) (id uint64, err error) {
-	if s.shared != nil {
-		if id, err = s.shared.NextID(); err != nil {
-			return 0, fmt.Errorf("number a value: %w", err)
-		}
-		return id, nil
-	}
+// Every id in use must lie below a stored watermark. A new watermark is stored when
+// half of the headroom is used up, in the batch that uses the id, and is in
+// s.watermark once that batch is committed. Each watermark is a row of its own, and
+// the largest counts: concurrent batches that store one may commit in any order.
+func (s *Space) nextID(nowMicros int64, b *engine.Batch, e *Effects) (id uint64) {
 	for {
 		last := s.lastID.Load()
 		id = max(last+1, uint64(nowMicros)<<idCounterBits)
@@ -218,10 +181,11 @@ func (s *Space) newID(nowMicros int64, b *engine.Batch, e *Effects) (id uint64, 
 		}
 	}
 	s.cover(id, b, e)
-	return id, nil
+	return id
 }
 
-// cover stores a watermark above an id in use if there is none.
+// cover adds a watermark above an id in use to the batch, if less than half of the headroom
+// is left.
 func (s *Space) cover(id uint64, b *engine.Batch, e *Effects) {
 	known := s.watermark.Load()
 	if id+idHeadroom/2 >= max(known, e.watermark) {
@@ -238,14 +202,7 @@ func (s *Space) AppendRowKey(b []byte, db int, key []byte) []byte {
 
 // Publish makes the effects of a committed batch known to later transactions.
 func (s *Space) Publish(e *Effects) {
-	if s.shared == nil { // else see Await
-		for _, m := range e.moves {
-			s.dbs[m.db].Store(m.ks)
-		}
-		if len(e.libraries) > 0 && s.OnLibraries != nil {
-			s.OnLibraries(e.libraries)
-		}
-	}
+	s.store.published(e)
 	for _, d := range e.dues {
 		s.noteDue(d.slot, d.at)
 	}
@@ -257,9 +214,9 @@ func (s *Space) Publish(e *Effects) {
 	}
 }
 
-// noteDue lowers a group's due time to at. It is called after the commit that
-// stored the expire row: a sweeper that raised the time before that would miss
-// the row, one that does so after it has seen it.
+// noteDue lowers a group's due time to at. It is called after the commit that stored
+// the expire row: a sweep that raised the time before may have missed the row, and a
+// sweep that raises it later reads the row.
 func (s *Space) noteDue(slot uint16, at int64) {
 	due := &s.due[slot/expireGroup]
 	for {
@@ -270,7 +227,7 @@ func (s *Space) noteDue(slot uint16, at int64) {
 	}
 }
 
-// NextDue returns a time not after the first expiry of any key.
+// NextDue returns a time not after the earliest expiry of any key.
 func (s *Space) NextDue() int64 {
 	next := int64(math.MaxInt64)
 	for i := range s.due {
@@ -280,7 +237,7 @@ func (s *Space) NextDue() int64 {
 }
 
 // Count returns how many keys a database has, and how many of them have an
-// expiry, without what open batches will change.
+// expiry, without the changes of open batches.
 func (s *Space) Count(db int) (keys, volatile int64, err error) {
 	ks := s.dbs[db].Load()
 	if keys, err = s.eng.Counter(appendSysKey32(nil, sysKeys, ks)); err != nil {
@@ -292,11 +249,10 @@ func (s *Space) Count(db int) (keys, volatile int64, err error) {
 	return s.shown(keys), s.shown(volatile), nil
 }
 
-// shown is a counter as it is told. On a shared store it is the sum of what processes
-// have said at different times: who has deleted a key may have said so before who has
-// made it.
+// shown returns a counter as clients see it. A counter that is not exact may be negative: the
+// process that deleted a key may have stored that before the process that made it.
 func (s *Space) shown(n int64) int64 {
-	if s.shared != nil {
+	if !s.store.exact() {
 		return max(0, n)
 	}
 	return n

@@ -57,7 +57,7 @@ func TestIDsAreNeverReused(t *testing.T) {
 func TestWatermarksOfConcurrentBatches(t *testing.T) {
 	t.Parallel()
 	eng := mem.New()
-	a, b := openStore(t, eng), &store{t: t, eng: eng}
+	a, b := openStore(t, eng), &testStore{t: t, eng: eng}
 	b.space = a.space
 	var last uint64
 	a.now, b.now = testNow, testNow+60_000 // a took a minute
@@ -84,7 +84,7 @@ func TestWatermarksOfConcurrentBatches(t *testing.T) {
 
 func TestOneWatermarkServesABatch(t *testing.T) {
 	t.Parallel()
-	s := newStore(t)
+	s := newTestStore(t)
 	s.do(0, func(tx *Tx) {
 		for range 100 {
 			tx.NewRef([]byte("k"), 0)
@@ -101,7 +101,7 @@ func TestOneWatermarkServesABatch(t *testing.T) {
 
 func TestIDsAreUniqueAcrossGoroutines(t *testing.T) {
 	t.Parallel()
-	s := newStore(t)
+	s := newTestStore(t)
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	seen := make(map[uint64]bool)
@@ -110,7 +110,7 @@ func TestIDsAreUniqueAcrossGoroutines(t *testing.T) {
 			var b engine.Batch
 			var fx Effects
 			for range 2000 {
-				id, _ := s.space.newID(testNow*1000, &b, &fx)
+				id := s.space.nextID(testNow*1000, &b, &fx)
 				mu.Lock()
 				if seen[id] {
 					t.Errorf("id %x twice", id)

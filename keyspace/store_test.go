@@ -11,7 +11,7 @@ import (
 )
 
 // store is a keyspace over an engine in memory with a clock of its own.
-type store struct {
+type testStore struct {
 	t     testing.TB
 	eng   engine.Engine
 	space *Space
@@ -37,21 +37,21 @@ func (c cheap) Capabilities() engine.Capabilities {
 	return caps
 }
 
-func newStore(t testing.TB) *store { return openStore(t, mem.New()) }
+func newTestStore(t testing.TB) *testStore { return openStore(t, mem.New()) }
 
-func openStore(t testing.TB, eng engine.Engine) *store {
+func openStore(t testing.TB, eng engine.Engine) *testStore {
 	t.Helper()
 	space, err := Open(eng, testDatabases)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &store{t: t, eng: eng, space: space, now: testNow}
+	return &testStore{t: t, eng: eng, space: space, now: testNow}
 }
 
 // begin opens a batch; run does executions in it; commit ends it.
-func (s *store) begin() {
+func (s *testStore) begin() {
 	s.t.Helper()
-	view, err := s.eng.Begin(true)
+	view, err := s.eng.Begin(engine.ViewOptions{})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func (s *store) begin() {
 }
 
 // exec runs f as one execution of the open batch, in a database.
-func (s *store) exec(db int, f func(*Tx)) TxMark {
+func (s *testStore) exec(db int, f func(*Tx)) TxMark {
 	s.t.Helper()
 	mark := s.tx.Start()
 	s.tx.DB, s.tx.Now, s.tx.NowMicros = db, s.now, s.now*1000
@@ -76,7 +76,7 @@ func (s *store) exec(db int, f func(*Tx)) TxMark {
 	return mark
 }
 
-func (s *store) commit() {
+func (s *testStore) commit() {
 	s.t.Helper()
 	if _, err := s.view.Commit(&s.batch); err != nil {
 		s.t.Fatal(err)
@@ -86,7 +86,7 @@ func (s *store) commit() {
 }
 
 // do runs f as the only execution of a batch.
-func (s *store) do(db int, f func(*Tx)) {
+func (s *testStore) do(db int, f func(*Tx)) {
 	s.t.Helper()
 	s.begin()
 	s.exec(db, f)
@@ -94,7 +94,7 @@ func (s *store) do(db int, f func(*Tx)) {
 }
 
 // set stores a plain string.
-func (s *store) set(db int, key, value string, expire int64) {
+func (s *testStore) set(db int, key, value string, expire int64) {
 	s.t.Helper()
 	s.do(db, func(tx *Tx) { put(tx, key, value, expire) })
 }
@@ -127,7 +127,7 @@ func external(tx *Tx, m Meta) (rows []string) {
 }
 
 // get returns a string's bytes, or "(none)".
-func (s *store) get(db int, key string) (value string) {
+func (s *testStore) get(db int, key string) (value string) {
 	s.t.Helper()
 	s.begin()
 	defer s.view.Close()
@@ -142,7 +142,7 @@ func (s *store) get(db int, key string) (value string) {
 }
 
 // rows counts the rows of each kind; system rows count as kind 0xff.
-func (s *store) rows() map[byte]int {
+func (s *testStore) rows() map[byte]int {
 	s.t.Helper()
 	n := make(map[byte]int)
 	s.eachRow(func(k, _ []byte) {
@@ -155,7 +155,7 @@ func (s *store) rows() map[byte]int {
 	return n
 }
 
-func (s *store) eachRow(visit func(key, value []byte)) {
+func (s *testStore) eachRow(visit func(key, value []byte)) {
 	s.t.Helper()
 	snap, err := s.eng.Snapshot()
 	if err != nil {
@@ -172,7 +172,7 @@ func (s *store) eachRow(visit func(key, value []byte)) {
 }
 
 // sweep expires every key that is due.
-func (s *store) sweep() (removed int) {
+func (s *testStore) sweep() (removed int) {
 	s.t.Helper()
 	for group := range Groups {
 		for {
@@ -197,7 +197,7 @@ func (s *store) sweep() (removed int) {
 }
 
 // clear does all the background clearing.
-func (s *store) clear(limit int) {
+func (s *testStore) clear(limit int) {
 	s.t.Helper()
 	var c Clearing
 	for more, steps := true, 0; more; steps++ {
@@ -208,7 +208,7 @@ func (s *store) clear(limit int) {
 	}
 }
 
-func (s *store) count(db int) (keys, volatile int64) {
+func (s *testStore) count(db int) (keys, volatile int64) {
 	s.t.Helper()
 	keys, volatile, err := s.space.Count(db)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 
 func TestDueListsInOrderOfTime(t *testing.T) {
 	t.Parallel()
-	s := newStore(t)
+	s := newTestStore(t)
 	for i := range 10 { // one slot, so one group
 		s.set(i%testDatabases, fmt.Sprintf("{a}%d", i), "v", testNow+int64(100-i))
 	}
@@ -55,7 +55,7 @@ func TestDueIsFoundAgainAfterReopening(t *testing.T) {
 
 func TestExpireChecksTheKeyAgain(t *testing.T) {
 	t.Parallel()
-	s := newStore(t)
+	s := newTestStore(t)
 	list := func() []Due {
 		s.begin()
 		defer s.view.Close()
@@ -88,7 +88,7 @@ func TestExpireChecksTheKeyAgain(t *testing.T) {
 
 func TestDueReportsACorruptRow(t *testing.T) {
 	t.Parallel()
-	s := newStore(t)
+	s := newTestStore(t)
 	s.do(0, func(tx *Tx) { tx.PutRow([]byte{0, 0, kindExpire, 1}, nil) })
 	for range 2 { // it does not go unnoticed the second time
 		s.begin()
@@ -134,7 +134,7 @@ func TestFlushAndClear(t *testing.T) {
 
 func TestClearingCanBeginAnew(t *testing.T) {
 	t.Parallel()
-	s := newStore(t)
+	s := newTestStore(t)
 	s.do(0, func(tx *Tx) {
 		for i := range 50 {
 			putExternal(tx, fmt.Sprint(i), 2, 0)
@@ -152,7 +152,7 @@ func TestClearingCanBeginAnew(t *testing.T) {
 
 func TestExpiryOfAFlushedKey(t *testing.T) {
 	t.Parallel()
-	s := newStore(t)
+	s := newTestStore(t)
 	s.set(0, "k", "old", testNow+1)
 	s.do(0, func(tx *Tx) { tx.Flush(0) })
 	s.set(0, "k", "new", 0)

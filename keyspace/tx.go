@@ -2,7 +2,6 @@ package keyspace
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,10 +11,10 @@ import (
 )
 
 // Tx is one execution's view of the keys: an engine's transaction plus the
-// time, the selected database and the place for effects.
+// time, the selected database and the effects.
 //
 // Errors are sticky: after the first failure reads find nothing, writes do
-// nothing, iterators end, and Err says why. The executor checks it after the
+// nothing, iterators end, and Err returns why. The executor checks Err after the
 // handler, discards the reply and rolls back; so handlers need not check it,
 // except before they build on what a long loop produced.
 //
@@ -32,42 +31,42 @@ type Tx struct {
 	Writable  bool  // the command is a write
 	Latched   bool  // the keys of the command are latched
 	Worker    bool  // runs where it may take long
-	Cold      bool  // met rows that are not in memory, and waits for them now
+	Cold      bool  // runs again and waits for rows that were not in memory
 	OneState  bool  // sees one state of all keys, not only of those that are latched
 	Listening Class // classes of events that somebody listens to
-	By        int64 // the number of the client that changes keys, 0 for nobody
+	By        int64 // the number of the client that changes keys, 0 for none
 	// Numbers, if not nil, are the keyspace numbers of the databases, for an
 	// execution on an older state. See Space.Numbers.
 	Numbers []uint32
 
 	err   error
 	reads int
-	// work is what the command under way touches, worked what those before it in the
-	// same execution did: see Heavy.
+	// work is how many bytes the command under way touches, worked what earlier commands of
+	// the same execution did: see Heavy.
 	work, worked int64
 
 	rowk []byte // scratch for row keys
 	vals []byte // values read by this execution
-	soon ahead  // rows that it is about to read
+	soon ahead  // rows that the command is about to read
 
-	// Lease is the working memory of an execution on a worker, Gone says that nobody wants
-	// its result any more, and Unrefused that it gets whatever it needs: see memory.go.
+	// Lease is the working memory of an execution on a worker, Gone reports that its client
+	// has left, and Unrefused means that it gets whatever it needs: see memory.go.
 	Lease     *budget.Lease
 	Gone      func() bool
 	Unrefused bool
 	mem       memory
 
-	// Aside, if set, commits rows at once that nobody can see yet: see aside.go.
+	// Aside, if set, commits rows at once that are not visible yet: see aside.go.
 	Aside  func(*engine.Batch) error
-	asides []Ref // values that were written so, and that the batch is going to name
-	// building is the new value that the command under way makes, if it is large.
+	asides []Ref // values that were written aside, and that the batch is going to name
+	// building is the new value that the command under way makes.
 	building *aside
-	room     aside        // for it
-	portion  engine.Batch // for its rows
+	room     aside        // storage of building
+	portion  engine.Batch // storage of building.rows
 
 	guards []guard    // on a shared store: see guard.go
 	fresh  []uint64   // ids of values that this execution has made: see fresh.go
-	own    engine.Txn // the same
+	own    engine.Txn // what rowsOf returns: see fresh.go
 }
 
 // TxMark is a place to roll a transaction back to.
@@ -77,8 +76,8 @@ type TxMark struct {
 	asides int
 }
 
-// Start begins an execution inside the batch: it forgets what the one before
-// it read, and returns the mark to roll back to.
+// Start begins an execution inside the batch: it forgets what the previous
+// execution read, and returns the mark to roll back to.
 func (t *Tx) Start() TxMark {
 	t.err, t.reads, t.vals = nil, 0, t.vals[:0]
 	t.work, t.worked = 0, 0
@@ -97,7 +96,7 @@ func (t *Tx) Start() TxMark {
 	return t.Mark()
 }
 
-// Mark is a place inside the execution to roll back to.
+// Mark returns a place inside the execution to roll back to.
 func (t *Tx) Mark() TxMark { return TxMark{t.Rows.Batch.Mark(), t.FX.mark(), len(t.asides)} }
 
 // Rollback undoes everything since the mark.
@@ -108,8 +107,8 @@ func (t *Tx) Rollback(m TxMark) {
 	t.building = nil
 }
 
-// Undo is Rollback for an execution that has failed, and not one that will be run
-// again: that it looked for keys which are not there remains.
+// Undo is Rollback for an execution that has failed and will not be run again: its hits,
+// misses and MissEv events remain.
 func (t *Tx) Undo(m TxMark) {
 	hits, misses, events := t.FX.Hits, t.FX.Misses, t.FX.Events
 	t.Rollback(m)
@@ -121,8 +120,8 @@ func (t *Tx) Undo(m TxMark) {
 	}
 }
 
-// slotOf is SlotOf, or the slot in the scratch row key if that is the meta row
-// of this key, as it is when a command stores what it has just found.
+// slotOf is SlotOf, or the slot in t.rowk if that is the meta row of this key,
+// as when a command stores what it has just found.
 func (t *Tx) slotOf(key []byte) uint16 {
 	if k := t.rowk; len(k) == metaKeyHead+len(key) && k[2] == kindMeta && bytes.Equal(k[metaKeyHead:], key) {
 		return uint16(k[0])<<8 | uint16(k[1])
@@ -130,7 +129,7 @@ func (t *Tx) slotOf(key []byte) uint16 {
 	return SlotOf(key)
 }
 
-// Err is the first failure.
+// Err returns the first failure.
 func (t *Tx) Err() error { return t.err }
 
 // Fail makes err the failure, if it is the first.
@@ -140,9 +139,9 @@ func (t *Tx) Fail(err error) {
 	}
 }
 
-// Heavy is called by a handler that is about to touch about so many bytes, in all
-// of what it does. It says true when the execution is to stop and will be run
-// again on a worker.
+// Heavy is called by a handler that is about to touch about so many bytes in all. It
+// reports true if the execution must stop: it will be run again on a worker, or has
+// failed.
 func (t *Tx) Heavy(bytes int64) bool {
 	t.work = max(t.work, bytes)
 	if !t.Worker && (bytes > heavyBytes || t.worked+bytes > heavyBytes) {
@@ -151,15 +150,14 @@ func (t *Tx) Heavy(bytes int64) bool {
 	return t.err != nil
 }
 
-// Worked is called between the commands of an execution that runs several: what
-// each of them touches adds up.
+// Worked is called between the commands of an execution that runs several: it adds
+// up the bytes that they touch.
 func (t *Tx) Worked() { t.worked, t.work = min(t.worked+min(t.work, heavyBytes), heavyBytes), 0 }
 
-// Whole is called by a handler that is about to read keys which are not among its
-// arguments. It says true when the execution is to stop and will be run again with
-// one state of all keys in sight: on a snapshot, or with the whole keyspace latched
-// if it writes.
-func (t *Tx) Whole() bool {
+// WantsOneState is called by a handler that is about to read keys which are not among its
+// arguments. It reports true if the execution must stop and will be run again on one
+// state of all keys: on a snapshot, or with the whole keyspace latched if it writes.
+func (t *Tx) WantsOneState() bool {
 	if !t.OneState {
 		t.Fail(NeedsOneState)
 	}
@@ -170,7 +168,7 @@ func (t *Tx) Whole() bool {
 // a millisecond's work.
 const heavyBytes = 1 << 20
 
-// GetRow reads a row. It is for the types' own rows; keys are read by Find.
+// GetRow reads one of a type's own rows; keys are read by Find.
 func (t *Tx) GetRow(row []byte) ([]byte, bool) {
 	if t.err != nil {
 		return nil, false
@@ -195,15 +193,15 @@ func (t *Tx) GetRow(row []byte) ([]byte, bool) {
 	return v[at:len(v):len(v)], found
 }
 
-// Reads is how many reads the execution has done so far.
+// Reads returns how many reads the execution has done so far.
 func (t *Tx) Reads() int { return t.reads }
 
-// Held and Release let a command over many keys give back the memory of what it
-// has read: after Release everything read since the call of Held is invalid.
+// Held and Release let a command over many keys free the memory of what it has
+// read: after Release everything read since the call of Held is invalid.
 func (t *Tx) Held() int        { return len(t.vals) }
 func (t *Tx) Release(held int) { t.vals = t.vals[:min(held, len(t.vals))] }
 
-// PutRow writes a row of a type's own.
+// PutRow writes one of a type's own rows.
 func (t *Tx) PutRow(row, value []byte) {
 	if t.writable() {
 		if t.builds(row) {
@@ -216,7 +214,7 @@ func (t *Tx) PutRow(row, value []byte) {
 	}
 }
 
-// DeleteRow deletes a row of a type's own.
+// DeleteRow deletes one of a type's own rows.
 func (t *Tx) DeleteRow(row []byte) {
 	if t.writable() {
 		if t.builds(row) {
@@ -229,8 +227,8 @@ func (t *Tx) DeleteRow(row []byte) {
 	}
 }
 
-// IterRows iterates over rows of a type's own; the iterator must be closed,
-// and its Close error is taken care of by CloseRows.
+// IterRows iterates over a type's own rows. The iterator must be closed by CloseRows,
+// which keeps its error.
 func (t *Tx) IterRows(lo, hi []byte, reverse bool) engine.Iterator {
 	if t.reads++; t.reads > 1 && !t.Latched {
 		t.Fail(NeedsLatch)
@@ -241,9 +239,9 @@ func (t *Tx) IterRows(lo, hi []byte, reverse bool) engine.Iterator {
 	return t.rowsOf(lo).Iter(lo, hi, reverse)
 }
 
-// IterKind iterates over the rows of one kind of a value, those whose keys go on
-// with from up to those that go on with to; nil stands for the first and for
-// behind the last. It is closed by CloseRows.
+// IterKind iterates over the rows of one kind of a value with from <= rest < to,
+// where rest is the key behind the first RowKeyHead bytes; nil is no bound. The
+// iterator is closed by CloseRows.
 func (t *Tx) IterKind(r Ref, k Kind, from, to []byte, reverse bool) engine.Iterator {
 	lo, hi := kindRange(r, k, from, to)
 	return t.IterRows(lo, hi, reverse)
@@ -260,8 +258,8 @@ func kindRange(r Ref, k Kind, from, to []byte) (lo, hi []byte) {
 	return lo, successorIn(hi)
 }
 
-// CountKind counts the rows that IterKind would show, if the engine can tell that
-// without a walk.
+// CountKind counts the rows that IterKind would visit. ok is false if the engine
+// cannot do so without a scan.
 func (t *Tx) CountKind(r Ref, k Kind, from, to []byte) (n int64, ok bool) {
 	lo, hi := kindRange(r, k, from, to)
 	if t.err != nil || t.reads > 0 && !t.Latched || bytes.Compare(lo, hi) >= 0 || t.builds(lo) {
@@ -271,9 +269,8 @@ func (t *Tx) CountKind(r Ref, k Kind, from, to []byte) (n int64, ok bool) {
 	return int64(count), ok
 }
 
-// NthKind returns what the key of the row of a number, among those that IterKind
-// would show, goes on with, appended to b, if the engine can tell that without a
-// walk.
+// NthKind appends to b the rest of the key (see IterKind) of the n-th row of a kind.
+// ok is false if the engine cannot find the row without a scan.
 func (t *Tx) NthKind(r Ref, k Kind, n int64, b []byte) (rest []byte, found, ok bool) {
 	lo, hi := kindRange(r, k, nil, nil)
 	if t.err != nil || t.reads > 0 && !t.Latched || t.builds(lo) {
@@ -287,9 +284,8 @@ func (t *Tx) NthKind(r Ref, k Kind, n int64, b []byte) (rest []byte, found, ok b
 	return b, found, ok
 }
 
-// AnyKind returns what the key of some row, among those that IterKind would show,
-// goes on with, appended to b, each equally likely, if the engine can tell that
-// without a walk.
+// AnyKind appends to b the rest of the key (see IterKind) of a random row of a kind,
+// each equally likely. ok is false if the engine cannot do so without a scan.
 func (t *Tx) AnyKind(r Ref, k Kind, intn func(int) int, b []byte) (rest []byte, ok bool) {
 	lo, hi := kindRange(r, k, nil, nil)
 	if t.err != nil || t.reads > 0 && !t.Latched || t.builds(lo) {
@@ -303,7 +299,7 @@ func (t *Tx) AnyKind(r Ref, k Kind, intn func(int) int, b []byte) (rest []byte, 
 	return b, ok
 }
 
-// Own returns a copy of b, with room for so many more bytes, that may be changed
+// Own returns a copy of b, with room for so many more bytes. The copy may be changed
 // and stays valid until the end of the execution.
 func (t *Tx) Own(b []byte, room int) []byte {
 	at := len(t.vals)
@@ -332,8 +328,8 @@ func (noRows) Key() []byte   { return nil }
 func (noRows) Value() []byte { return nil }
 func (noRows) Close() error  { return nil }
 
-// writable guards against a write in a command that did not say that it
-// writes, or where: it holds no latches.
+// writable guards against a write in a command that is not flagged as a write,
+// or names no keys: it holds no latches.
 func (t *Tx) writable() bool {
 	if t.err == nil && !t.Writable {
 		t.err = errors.New("a command that is not flagged as a write, or has no keys, tried to write")
@@ -341,7 +337,7 @@ func (t *Tx) writable() bool {
 	return t.err == nil
 }
 
-// ks is the keyspace number of the selected database, as this batch sees it.
+// ks returns the keyspace number of the selected database, as this batch sees it.
 func (t *Tx) ks() uint32 { return t.ksOf(t.DB) }
 
 func (t *Tx) ksOf(db int) uint32 {
@@ -356,8 +352,8 @@ func (t *Tx) ksOf(db int) uint32 {
 	return t.Space.dbs[db].Load()
 }
 
-// Find returns the meta row of a key, or the zero Meta if there is no such key
-// or it has expired. A command that writes removes an expired key here.
+// Find returns the meta row of a key, or the zero Meta if the key does not exist
+// or has expired. In a command that writes, Find removes an expired key.
 func (t *Tx) Find(key []byte) Meta {
 	if t.err != nil {
 		return Meta{}
@@ -365,9 +361,7 @@ func (t *Tx) Find(key []byte) Meta {
 	ks := t.ks()
 	t.rowk = appendMetaKey(t.rowk[:0], t.slotOf(key), ks, key)
 	v, found := t.GetRow(t.rowk)
-	if t.Space.shared != nil {
-		t.Rows.Batch.Check(t.rowk)
-	}
+	t.Space.store.readMeta(t)
 	if !found {
 		return Meta{}
 	}
@@ -376,8 +370,8 @@ func (t *Tx) Find(key []byte) Meta {
 		t.err = fmt.Errorf("key %.64q: %w", key, err)
 		return Meta{}
 	}
-	if t.Space.shared != nil && m.External() {
-		t.guards = append(t.guards, guard{id: m.Ref().ID, row: bytes.Clone(t.rowk)})
+	if m.External() {
+		t.Space.store.opened(t, m)
 	}
 	if m.dead(t.Now) {
 		if t.Writable {
@@ -388,8 +382,8 @@ func (t *Tx) Find(key []byte) Meta {
 	return m
 }
 
-// Death returns when a key dies, 0 if never, and whether there is one at all that
-// is not dead. Unlike Find it removes nothing.
+// Death returns when a key dies, 0 if never, and whether the key exists and is not
+// dead. Unlike Find it removes nothing.
 func (t *Tx) Death(key []byte) (at int64, exists bool) {
 	writable := t.Writable
 	t.Writable = false
@@ -413,8 +407,8 @@ func (t *Tx) Read(key []byte) Meta {
 	return m
 }
 
-// Store makes the key what m says. old is what Find returned for it. The rows
-// of an external value stay only if m refers to the same id.
+// Store sets the meta row of the key to m. old is what Find returned for the key.
+// The rows of an external old value stay only if m refers to the same id.
 func (t *Tx) Store(key []byte, old, m Meta) {
 	if !t.writable() {
 		return
@@ -428,11 +422,11 @@ func (t *Tx) Store(key []byte, old, m Meta) {
 		if t.Listening&NewEv != 0 {
 			t.Note(NewEv, "new", key)
 		}
-	} else if old.External() && !(m.External() && old.Ref().ID == m.Ref().ID) {
+	} else if old.External() && !sameValue(old, m) {
 		t.dropRows(old.Ref())
 	}
 	t.moveExpiry(slot, ks, key, old, m)
-	if blocksOn(m.Type) || old.Type == Stream {
+	if blocksOn(m.Type) || old.Type == Stream || (m.Type == Channel || old.Type == Channel) && !sameValue(old, m) {
 		t.Awaken(key)
 	}
 	t.rowk = appendMetaKey(t.rowk[:0], slot, ks, key)
@@ -441,8 +435,8 @@ func (t *Tx) Store(key []byte, old, m Meta) {
 	t.wrote()
 }
 
-// Remove deletes the key with everything that belongs to it, in O(1). old is
-// what Find returned for it and exists.
+// Remove deletes the key and its value, in O(1). old is what Find returned for the
+// key, and exists.
 func (t *Tx) Remove(key []byte, old Meta) {
 	if old.External() && t.writable() {
 		t.dropRows(old.Ref())
@@ -459,18 +453,22 @@ func (t *Tx) Detach(key []byte, old Meta) {
 	slot, ks := t.slotOf(key), t.ks()
 	t.count(sysKeys, ks, -1)
 	t.moveExpiry(slot, ks, key, old, Meta{})
-	if old.Type == Stream {
+	if old.Type == Stream || old.Type == Channel {
 		t.Awaken(key)
 	}
 	t.rowk = appendMetaKey(t.rowk[:0], slot, ks, key)
 	t.Rows.Batch.Delete(t.rowk)
 }
 
-// blocksOn says whether clients may wait for elements of such a value.
+// blocksOn reports whether every Store of a value of the type may make waiters ready. A
+// channel is stored for other reasons, too: its type calls Awaken.
 func blocksOn(t Type) bool { return t == List || t == ZSet || t == Stream }
 
-// Awaken notes that those who wait for something at the key should look again.
-// Every Store of a value that has waiters does so.
+// sameValue reports whether two Metas name the same rows.
+func sameValue(a, b Meta) bool { return a.External() && b.External() && a.Ref().ID == b.Ref().ID }
+
+// Awaken notes that the waiters of the key must be run again. Store calls it for
+// types on which clients can wait.
 func (t *Tx) Awaken(key []byte) {
 	switch {
 	case t.err != nil:
@@ -492,11 +490,15 @@ func (t *Tx) AwakenAll(db int) {
 	}
 }
 
-// expire removes a key that is past its time.
+// expire removes an expired key.
 func (t *Tx) expire(key []byte, old Meta) {
 	t.Remove(key, old)
-	if old.Expire == 0 || old.Expire > t.Now { // a hash whose last field has died
-		t.Note(HashEv, "hexpired", key)
+	if old.Expire == 0 || old.Expire > t.Now { // the last field or part of the value has expired
+		if old.Type == Channel {
+			t.Note(ChannelEv, "cexpired", key)
+		} else {
+			t.Note(HashEv, "hexpired", key)
+		}
 		t.Note(Generic, "del", key)
 		return
 	}
@@ -504,7 +506,7 @@ func (t *Tx) expire(key []byte, old Meta) {
 	t.Note(ExpiredEv, "expired", key)
 }
 
-// moveExpiry replaces the expire row of a key that was old and becomes m.
+// moveExpiry replaces the expire row of a key whose Meta changes from old to m.
 func (t *Tx) moveExpiry(slot uint16, ks uint32, key []byte, old, m Meta) {
 	if (old.Expire != 0) != (m.Expire != 0) {
 		delta := int64(1)
@@ -533,8 +535,8 @@ func (t *Tx) count(what byte, ks uint32, delta int64) {
 	t.Rows.Batch.Add(appendSysKey32(k[:0], what, ks), delta)
 }
 
-// dropRows deletes the rows of a value: at once where a range delete is cheap,
-// else in the background.
+// dropRows deletes the rows of a value: at once if a range delete is cheap, else
+// in the background.
 func (t *Tx) dropRows(r Ref) {
 	if r.Size > manyElements {
 		t.FX.Dropped++
@@ -555,16 +557,16 @@ func deleteValue(b *engine.Batch, r Ref) {
 	}
 }
 
-// manyElements is from how many elements on the deletion of a value is told as one
-// that Redis would leave to the background.
+// manyElements is the size above which the deletion of a value is counted in
+// Effects.Dropped, since Redis would leave it to the background.
 const manyElements = 64
 
-// NewRef makes the ref of a new external value of the key.
+// NewRef makes the Ref of a new external value of the key.
 func (t *Tx) NewRef(key []byte, size int64) Ref {
-	id, err := t.Space.newID(t.NowMicros, t.Rows.Batch, t.FX)
+	id, err := t.Space.store.newID(t.NowMicros, t.Rows.Batch, t.FX)
 	if err != nil {
 		t.Fail(err)
-	} else if t.far() {
+	} else if !t.Near() {
 		t.fresh = append(t.fresh, id)
 	}
 	r := Ref{ID: id, Home: SlotOf(key), Size: size}
@@ -572,7 +574,7 @@ func (t *Tx) NewRef(key []byte, size int64) Ref {
 	return r
 }
 
-// Note notes an event for whoever listens. Every change of a key is noted.
+// Note notes an event for the listeners. Every change of a key is noted.
 func (t *Tx) Note(class Class, event string, key []byte) {
 	if t.err != nil {
 		return
@@ -589,8 +591,8 @@ func (t *Tx) Note(class Class, event string, key []byte) {
 	}
 }
 
-// touch notes that a key was changed. One command often notes several events of
-// a key.
+// touch notes that a key was changed. It skips repetitions: one command often
+// notes several events of a key.
 func (t *Tx) touch(key []byte, expired bool) {
 	by := t.By
 	if expired {
@@ -623,8 +625,7 @@ func (t *Tx) Publish(channel, payload []byte, shard bool) {
 	t.FX.Messages = append(t.FX.Messages, Message{b[:n:n], b[n:], shard, len(t.FX.Events)})
 }
 
-// Changed notes one change of a key by a command: it counts, and it is an
-// event.
+// Changed counts one change of a key by a command, and notes its event.
 func (t *Tx) Changed(class Class, event string, key []byte) {
 	t.FX.Changes++
 	t.Note(class, event, key)
@@ -642,17 +643,20 @@ func (t *Tx) sizeOf(ks uint32) int64 {
 	return t.Space.shown(n + t.Rows.Batch.Pending(k))
 }
 
-// Flush empties a database in O(1): it gets a new keyspace number, and the old
-// one is cleared in the background. The whole keyspace must be latched.
+// Flush empties a database in O(1): the database gets a new keyspace number, and the
+// old one is cleared in the background. The whole keyspace must be latched.
 func (t *Tx) Flush(db int) {
 	t.FX.Flushed = true
-	// The size on a shared store is an estimate.
-	if !t.writable() || t.Space.shared == nil && t.sizeOf(t.ksOf(db)) == 0 || !t.renumber() {
+	if !t.writable() || t.Space.store.exact() && t.sizeOf(t.ksOf(db)) == 0 || !t.Space.store.changesCatalog(t) {
 		return
 	}
 	t.FX.Garbage++
 	t.Rows.Batch.Put(appendSysKey32(nil, sysDead, t.ksOf(db)), nil)
-	t.assign(db, t.allocate())
+	ks := t.allocate()
+	if t.err != nil {
+		return
+	}
+	t.assign(db, ks)
 	t.AwakenAll(db)
 	t.touchAll(db)
 }
@@ -660,7 +664,7 @@ func (t *Tx) Flush(db int) {
 // Swap exchanges the contents of two databases in O(1). The whole keyspace
 // must be latched.
 func (t *Tx) Swap(a, b int) {
-	if t.writable() && t.renumber() {
+	if t.writable() && t.Space.store.changesCatalog(t) {
 		x, y := t.ksOf(a), t.ksOf(b)
 		t.assign(a, y)
 		t.assign(b, x)
@@ -672,6 +676,6 @@ func (t *Tx) Swap(a, b int) {
 }
 
 func (t *Tx) assign(db int, ks uint32) {
-	t.Rows.Batch.Put(sysKey16(sysDatabase, db), binary.BigEndian.AppendUint32(nil, ks))
+	t.Rows.Batch.Put(sysKey16(sysDatabase, db), appendNumber(nil, ks))
 	t.FX.moves = append(t.FX.moves, move{db, ks})
 }

@@ -11,7 +11,7 @@ import (
 
 func TestFindSeesWhatStoreWrote(t *testing.T) {
 	t.Parallel()
-	s := newStore(t)
+	s := newTestStore(t)
 	equal(t, "before", s.get(0, "k"), "(none)")
 	s.set(0, "k", "v", 0)
 	s.set(0, "", "empty name", 0)
@@ -28,7 +28,7 @@ func TestFindSeesWhatStoreWrote(t *testing.T) {
 
 func TestExpiredKeyIsNotFound(t *testing.T) {
 	t.Parallel()
-	s := newStore(t)
+	s := newTestStore(t)
 	s.set(0, "k", "v", testNow+10)
 	s.now += 9
 	equal(t, "in time", s.get(0, "k"), "v")
@@ -45,7 +45,7 @@ func TestExpiredKeyIsNotFound(t *testing.T) {
 
 func TestExpireRowFollowsTheKey(t *testing.T) {
 	t.Parallel()
-	s := newStore(t)
+	s := newTestStore(t)
 	expiries := func() (list []int64) {
 		s.eachRow(func(k, _ []byte) {
 			if k[0] != system && k[2] == kindExpire {
@@ -98,7 +98,7 @@ func TestOverwritingDropsTheRowsOfTheOldValue(t *testing.T) {
 
 func TestDetachKeepsTheRows(t *testing.T) {
 	t.Parallel()
-	s := newStore(t)
+	s := newTestStore(t)
 	s.do(0, func(tx *Tx) { putExternal(tx, "from", 3, testNow+50) })
 	s.do(0, func(tx *Tx) {
 		m := tx.Find([]byte("from"))
@@ -120,7 +120,7 @@ func TestDetachKeepsTheRows(t *testing.T) {
 
 func TestDuplicateCopiesRowsUnderAnotherID(t *testing.T) {
 	t.Parallel()
-	s := newStore(t)
+	s := newTestStore(t)
 	s.do(0, func(tx *Tx) { putExternal(tx, "a", 1000, 0) })
 	s.do(0, func(tx *Tx) {
 		for kind := byte(kindScore); kind <= kindRank; kind++ { // as a sorted set would have
@@ -152,7 +152,7 @@ func TestDuplicateCopiesRowsUnderAnotherID(t *testing.T) {
 
 func TestDuplicateOfMuchNeedsAWorker(t *testing.T) {
 	t.Parallel()
-	s := newStore(t)
+	s := newTestStore(t)
 	s.do(0, func(tx *Tx) {
 		putExternal(tx, "k", 1, 0)
 		tx.PutRow(append(AppendRowKey(nil, tx.Find([]byte("k")).Ref(), SubRow), "large"...), make([]byte, 2*heavyBytes))
@@ -170,7 +170,7 @@ func TestDuplicateOfMuchNeedsAWorker(t *testing.T) {
 
 func TestErrorsAreSticky(t *testing.T) {
 	t.Parallel()
-	s := newStore(t)
+	s := newTestStore(t)
 	s.set(0, "k", "v", 0)
 	s.begin()
 	defer s.view.Close()
@@ -205,7 +205,7 @@ func TestOnlyWritersWrite(t *testing.T) {
 			tx.Duplicate([]byte("k"), Meta{Type: String, Encoding: Chunked, Body: make([]byte, refSize)})
 		},
 	} {
-		s := newStore(t)
+		s := newTestStore(t)
 		s.begin()
 		s.tx.Start()
 		s.tx.Writable = false
@@ -219,7 +219,7 @@ func TestOnlyWritersWrite(t *testing.T) {
 
 func TestSecondReadNeedsLatches(t *testing.T) {
 	t.Parallel()
-	s := newStore(t)
+	s := newTestStore(t)
 	s.begin()
 	defer s.view.Close()
 	s.tx.Start()
@@ -234,7 +234,7 @@ func TestSecondReadNeedsLatches(t *testing.T) {
 
 func TestRollbackLeavesNoTrace(t *testing.T) {
 	t.Parallel()
-	s := newStore(t)
+	s := newTestStore(t)
 	s.set(0, "k", "v", testNow+5)
 	s.begin()
 	s.exec(0, func(tx *Tx) { put(tx, "kept", "v", 0) })
@@ -262,7 +262,7 @@ func TestRollbackLeavesNoTrace(t *testing.T) {
 
 func TestCorruptMetaRowIsReported(t *testing.T) {
 	t.Parallel()
-	s := newStore(t)
+	s := newTestStore(t)
 	s.do(0, func(tx *Tx) { tx.PutRow(appendMetaKey(nil, SlotOf([]byte("k")), tx.ks(), []byte("k")), []byte{0x13}) })
 	for name, f := range map[string]func(*Tx){
 		"find": func(tx *Tx) { tx.Find([]byte("k")) },
@@ -280,7 +280,7 @@ func TestCorruptMetaRowIsReported(t *testing.T) {
 
 func TestHitsMissesAndEvents(t *testing.T) {
 	t.Parallel()
-	s := newStore(t)
+	s := newTestStore(t)
 	s.set(0, "k", "v", 0)
 	s.begin()
 	s.exec(3, func(tx *Tx) { tx.Read([]byte("k")) })
@@ -299,7 +299,7 @@ func TestHitsMissesAndEvents(t *testing.T) {
 
 func TestReleaseGivesMemoryBack(t *testing.T) {
 	t.Parallel()
-	s := newStore(t)
+	s := newTestStore(t)
 	s.set(0, "k", strings.Repeat("x", 1000), 0)
 	s.begin()
 	defer s.view.Close()

@@ -1,10 +1,9 @@
 package keyspace
 
-// Unused are ranges of row keys in which no version of the format has rows: first bytes
-// between those of slots and those of system rows, and kinds from 20 on. A store that is
-// kept behind a prefix finds there the rows of a store whose prefix begins with its own,
-// if what the other one has more is printable text: behind a first byte that could be a
-// slot's comes, as a rule, a second and a third one that make no kind.
+// Unused returns ranges of row keys in which no version of the format has rows: first bytes
+// between those of slots and of system rows, and kinds from 0x20 on. A store behind a prefix
+// finds there the rows of a store whose prefix extends its own, if the extension is
+// printable text: its first byte could be a slot's, but as a rule the third byte is no kind.
 func Unused() (ranges [][2][]byte) {
 	const text, textEnd, noKind = 0x20, 0x7f, 0x20
 	ranges = append(ranges, [2][]byte{{Slots >> 8}, {system}})

@@ -15,12 +15,12 @@ import (
 // A SCAN cursor is slot:14 | token:48. Token 0 means the start of the slot;
 // else it is a hash of the last key that was examined, and the scan goes on
 // behind that key. A cache of recent positions maps the cursor back to its key.
-// When the cache does not know it any more, the slot is walked from its start
-// until a key with that hash comes; when that key is gone meanwhile, the slot
-// is scanned again from its start. So a key that stays is returned whatever
-// happens to the server's memory, and some may be returned twice, as Redis's
-// promise allows. Rejected: scanning a slot in the order of the hash needs no
-// cache but reads the whole slot for each page.
+// If the cache does not have the cursor, the slot is walked from its start
+// until a key with that hash comes; if that key is gone meanwhile, the slot
+// is scanned again from its start. So a key that stays is returned even after a
+// restart, and some may be returned twice, as Redis's guarantee allows.
+// Rejected: scanning a slot in the order of the hash needs no cache but reads
+// the whole slot for each page.
 
 // Walk visits the live keys of the selected database in order, from a slot on
 // and behind a key, until visit returns false. The bytes are valid during the
@@ -30,13 +30,13 @@ func (t *Tx) Walk(slot uint16, after []byte, visit func(slot uint16, key []byte,
 	t.walk(slot, after, Slots, math.MaxInt, visit)
 }
 
-// walk is Walk up to a slot and with a limit on the iterators that it opens. When
-// it reaches the limit it returns the slot that comes next; else Slots.
+// walk is Walk up to the slot end, and opens up to opens iterators. At that limit it
+// returns the slot to go on from; else Slots.
 //
-// One iterator runs on through rows that are not keys of this database as long
-// as there are few in a row; else a new one is opened where the next key can be
-// at the earliest. So a plain database is walked with a single iterator, and
-// one with few keys among many others costs one for each slot at most.
+// An iterator skips rows that are not keys of this database as long as few of them
+// follow each other; else a new iterator is opened where the next key can be at the
+// earliest. So a plain database is walked with a single iterator, and one with few
+// keys among many others costs at most one per slot.
 func (t *Tx) walk(slot uint16, after []byte, end, opens int, visit func(slot uint16, key []byte, m Meta) bool) (next int) {
 	ks := t.ks()
 	lo := appendMetaKey(nil, slot, ks, after)
@@ -65,9 +65,9 @@ func (t *Tx) walk(slot uint16, after []byte, end, opens int, visit func(slot uin
 	return Slots
 }
 
-// walkRun visits the keys of a keyspace that an iterator comes by, dead ones
-// too, until many other rows come. It returns the slot to go on from, Slots when
-// there is none.
+// walkRun visits the keys of a keyspace that an iterator passes, dead ones too,
+// until many other rows follow each other. It returns the slot to go on from, Slots
+// if there is none.
 func (t *Tx) walkRun(it engine.Iterator, ks uint32, visit func(slot uint16, key []byte, m Meta) bool) (next int) {
 	near := t.Near()
 	for others := 0; it.Next(); {
@@ -105,19 +105,20 @@ func (t *Tx) walkRun(it engine.Iterator, ks uint32, visit func(slot uint16, key 
 }
 
 const (
-	// maxOthers is how many rows in a row an iterator may read in vain: about what
-	// opening another one costs.
+	// maxOthers is how many other rows an iterator skips in sequence: about the cost
+	// of opening another iterator.
 	maxOthers = 8
-	// maxOthersFar is maxOthers where opening an iterator is a round trip, which
-	// brings a page of rows, and the next pages are fetched ahead: two pages.
+	// maxOthersFar is maxOthers on a remote store, where opening an iterator is a round
+	// trip that brings a page of rows, and further pages are prefetched: two pages.
 	maxOthersFar = 512
-	// largeRow is the size from which on such a row counts as several.
+	// largeRow is the size from which on another row on a remote store counts as several.
 	largeRow = 1 << 10
 )
 
 const tokenBits = 48
 
-// token is stable over restarts: a cursor may outlive the process.
+// token returns the hash of a key in a cursor. It must not change over restarts: a cursor
+// may outlive the process.
 func token(key []byte) uint64 {
 	h := uint64(14695981039346656037) // FNV-1a
 	for _, c := range key {
@@ -127,8 +128,8 @@ func token(key []byte) uint64 {
 }
 
 // Scan examines about count keys from a cursor on and returns the next cursor,
-// 0 when the scan is complete. It visits live keys only. Where the keys of this
-// database are few among those of others it may come back without any.
+// 0 when the scan is complete. It visits live keys only. If this database has few
+// keys among those of others, a call may visit none.
 func (t *Tx) Scan(cursor uint64, count int, visit func(key []byte, m Meta)) uint64 {
 	if cursor>>tokenBits >= Slots {
 		return 0
@@ -160,15 +161,15 @@ func (t *Tx) Scan(cursor uint64, count int, visit func(key []byte, m Meta)) uint
 	return cursor
 }
 
-// scanOpens is how many iterators one call of Scan opens before it comes back
-// with fewer keys than asked for: a millisecond's work or so. scanOpensFar is the
-// same where each is a round trip.
+// scanOpens is how many iterators one call of Scan opens before it returns fewer
+// keys than asked for: about a millisecond's work. scanOpensFar is the same on a
+// remote store.
 const (
 	scanOpens    = 1000
 	scanOpensFar = 16
 )
 
-// resume finds the key that a cursor stands behind; nil if it is gone.
+// resume returns the key behind which a cursor stands; nil if it is gone.
 func (t *Tx) resume(cursor uint64, slot uint16, tok uint64) (after []byte) {
 	if key, ok := t.Space.cursors.get(t.ks(), cursor); ok {
 		return key
@@ -184,7 +185,7 @@ func (t *Tx) resume(cursor uint64, slot uint16, tok uint64) (after []byte) {
 	return nil
 }
 
-// cursorCache remembers the newest cursors that were given out.
+// cursorCache has the keys of the newest cursors that Scan returned.
 type cursorCache struct {
 	mu   sync.Mutex
 	keys map[position][]byte
@@ -197,8 +198,8 @@ type position struct {
 	cursor uint64
 }
 
-// maxCachedKey is the length up to which a key is remembered: for a longer one
-// the slot is walked. It bounds the cache to some megabytes.
+// maxCachedKey is the length up to which a key is cached: for a longer one the
+// slot is walked. It bounds the cache to some megabytes.
 const maxCachedKey = 1024
 
 func (c *cursorCache) put(ks uint32, cursor uint64, key []byte) {

@@ -11,7 +11,7 @@ import (
 	"redoubt/engine/mem"
 )
 
-func (s *store) fill(db int, names []string) {
+func (s *testStore) fill(db int, names []string) {
 	s.t.Helper()
 	s.do(db, func(tx *Tx) {
 		for _, n := range names {
@@ -28,7 +28,7 @@ func names(prefix string, n int) (list []string) {
 }
 
 // scan does a whole scan; between pages it calls between.
-func (s *store) scan(db, count int, between func()) map[string]int {
+func (s *testStore) scan(db, count int, between func()) map[string]int {
 	s.t.Helper()
 	seen := make(map[string]int)
 	for cursor, pages := uint64(0), 0; ; pages++ {
@@ -61,7 +61,7 @@ func TestScanPromise(t *testing.T) {
 		for _, memory := range []string{"kept", "lost", "sometimes"} {
 			t.Run(layout+" "+memory, func(t *testing.T) {
 				t.Parallel()
-				s, rng := newStore(t), seeded(t)
+				s, rng := newTestStore(t), seeded(t)
 				name := func(i int) string {
 					if layout == "{tag%[2]d}%[1]d" {
 						return fmt.Sprintf(layout, i, i%7)
@@ -119,7 +119,7 @@ func TestScanPromise(t *testing.T) {
 
 func TestScanOfFewKeysAmongMany(t *testing.T) {
 	t.Parallel()
-	s := newStore(t)
+	s := newTestStore(t)
 	s.fill(0, names("x", 40_000)) // nearly every slot has rows of another database
 	few := names("few", 5)
 	s.fill(1, few)
@@ -135,7 +135,7 @@ func TestScanOfFewKeysAmongMany(t *testing.T) {
 
 func TestScanSkipsExpiredKeysAndForeignRows(t *testing.T) {
 	t.Parallel()
-	s := newStore(t)
+	s := newTestStore(t)
 	s.do(0, func(tx *Tx) {
 		for i := range 30 {
 			put(tx, fmt.Sprint("dead", i), "v", testNow+1)
@@ -154,7 +154,7 @@ func TestScanSkipsExpiredKeysAndForeignRows(t *testing.T) {
 
 func TestScanOfACursorThatNobodyGave(t *testing.T) {
 	t.Parallel()
-	s := newStore(t)
+	s := newTestStore(t)
 	s.fill(0, names("k", 100))
 	for _, cursor := range []uint64{1, 42, Slots << tokenBits, 1<<64 - 1, (Slots - 1) << tokenBits, 5 << tokenBits} {
 		s.begin()
@@ -185,7 +185,7 @@ func TestCursorCacheIsBounded(t *testing.T) {
 
 func TestWalkGoesInOrderAndStops(t *testing.T) {
 	t.Parallel()
-	s := newStore(t)
+	s := newTestStore(t)
 	s.fill(0, names("k", 200))
 	s.fill(1, names("o", 200))
 	s.begin()
@@ -233,8 +233,8 @@ type counting struct {
 	iters, rows int
 }
 
-func (c *counting) Begin(wait bool) (engine.View, error) {
-	v, err := c.Engine.Begin(wait)
+func (c *counting) Begin(o engine.ViewOptions) (engine.View, error) {
+	v, err := c.Engine.Begin(o)
 	return countingView{v, c}, err
 }
 
@@ -246,6 +246,10 @@ type countingView struct {
 func (v countingView) Iter(lo, hi []byte, reverse bool) engine.Iterator {
 	v.c.iters++
 	return countingIter{v.View.Iter(lo, hi, reverse), v.c}
+}
+
+func (v countingView) Edge(lo, hi []byte, reverse bool, b []byte) ([]byte, int, bool, error) {
+	return engine.EdgeByIter(v, lo, hi, reverse, b)
 }
 
 type countingIter struct {
@@ -285,7 +289,7 @@ func TestRandomIsRoughlyFair(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			s, rng := newStore(t), seeded(t)
+			s, rng := newTestStore(t), seeded(t)
 			s.fill(0, c.keys)
 			s.fill(1, []string{"another database"})
 			s.begin()
@@ -326,7 +330,7 @@ func prefixes(n int) (list []string) {
 func TestRandomFindsTheLiveKey(t *testing.T) {
 	t.Parallel()
 	for _, total := range []int{1, 400, 3000} {
-		s, rng := newStore(t), seeded(t)
+		s, rng := newTestStore(t), seeded(t)
 		s.do(0, func(tx *Tx) {
 			for i := range total {
 				put(tx, fmt.Sprintf("{a}%d", i), "v", testNow+1)
@@ -347,7 +351,7 @@ func TestRandomFindsTheLiveKey(t *testing.T) {
 
 func TestWalkNeedsLatches(t *testing.T) {
 	t.Parallel()
-	s := newStore(t)
+	s := newTestStore(t)
 	s.fill(0, names("k", 3))
 	s.begin()
 	defer s.view.Close()

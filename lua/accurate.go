@@ -2,12 +2,11 @@ package lua
 
 import "math"
 
-// Elementary functions as a C library rounds them. Go's own are off by one in
-// the last place for up to half of all arguments: x^y is a thing that scripts
-// compare. These compute with pairs of floats, of about 106 bits, and round
-// once: the result is the nearest float, which is what glibc gives almost
-// always. They are slow (about a microsecond), so what is exact anyway has a
-// short way.
+// Elementary functions with the rounding of a C library. Go's own are off by one
+// in the last place for up to half of all arguments, and scripts compare x^y.
+// These functions compute with pairs of floats, of about 106 bits, and round
+// once: the result is the nearest float, which glibc almost always returns.
+// They are slow (about a microsecond), so exact cases have a fast path.
 
 // pair is the unevaluated sum of two floats, lo being below the last place of hi.
 type pair struct{ hi, lo float64 }
@@ -71,7 +70,7 @@ var (
 // halfPiRest is what pairHalfPi lacks.
 const halfPiRest = -0x1.f1976b7ed8fbcp-110
 
-// expPair gives e^x as a pair and a power of two.
+// expPair returns e^x as a pair and a power of two.
 func expPair(x pair) (pair, int) {
 	k := math.Round(x.hi / math.Ln2)
 	r := x.sub(pairLn2.mul(pair{k, 0})).scale(1.0 / 64)
@@ -116,7 +115,7 @@ func logarithm(x float64) float64 {
 	return logPair(x).value()
 }
 
-// log10 is the formula of fdlibm, which glibc has.
+// log10 uses the formula of fdlibm, as glibc does.
 func log10(x float64) float64 {
 	if !(x > 0) || math.IsInf(x, 0) {
 		return math.Log10(x)
@@ -133,7 +132,7 @@ func log10(x float64) float64 {
 	return y*lo + ln10Inverse*logarithm(f) + y*hi
 }
 
-// power gives x^y.
+// power returns x^y.
 func power(x, y float64) float64 {
 	if y == 2 {
 		return x * x
@@ -161,7 +160,7 @@ func power(x, y float64) float64 {
 	return math.Copysign(math.Ldexp(r.value(), k), plain)
 }
 
-// sinCosPair gives both of x, which must not be large.
+// sinCosPair returns both of x, which must not be large.
 func sinCosPair(x float64) (sin, cos pair) {
 	k := math.Round(x / (math.Pi / 2))
 	r := pair{x, 0}.sub(pairHalfPi.mul(pair{k, 0})).sub(pair{halfPiRest * k, 0})
@@ -184,7 +183,7 @@ func sinCosPair(x float64) (sin, cos pair) {
 	return s, c
 }
 
-// trigSmall says whether an argument is one that sinCosPair can reduce.
+// trigSmall reports whether sinCosPair can reduce an argument.
 func trigSmall(x float64) bool { return math.Abs(x) < 1e8 && math.Abs(x) > 1e-8 }
 
 func sine(x float64) float64 {
@@ -211,7 +210,7 @@ func tangent(x float64) float64 {
 	return s.div(c).value()
 }
 
-// angle gives the angle of (x, y), from Go's by a step of Newton's.
+// angle returns the angle of (x, y), from Go's by a step of Newton's.
 func angle(y, x pair) float64 {
 	first := math.Atan2(y.hi, x.hi)
 	if !trigSmall(first) {
@@ -252,7 +251,7 @@ func arccosine(x float64) float64 {
 	return angle(pair{1, 0}.sub(product(x, x)).sqrt(), pair{x, 0})
 }
 
-// The hyperbolic functions are the formulas of fdlibm, which glibc has.
+// The hyperbolic functions use the formulas of fdlibm, as glibc does.
 func hyperbolicSine(x float64) float64 {
 	a := math.Abs(x)
 	if !(a < 22) || a < 1e-8 {

@@ -1,14 +1,14 @@
 package lua
 
-// The budget is counted where a script can repeat itself: at jumps backwards,
-// by their length, at calls, and in the loops of the libraries, by what they
-// do. Straight code needs no count: it ends.
+// The budget is counted where a script can loop: at backward jumps, by their
+// length, at calls, and in the loops of the libraries, by their steps.
+// Straight-line code is not counted, since it ends.
 
 const noBudget = 1 << 62
 
-// SetBudget lets f run after about every n instructions, and inside of long
-// library functions. Its error ends the script like Abort. A nil f takes the
-// budget away.
+// SetBudget makes the interpreter call f about every n instructions, also inside
+// long library functions. An error of f ends the script like Abort. A nil f
+// removes the budget.
 func (s *State) SetBudget(every int, f func() error) {
 	s.every, s.hook = max(every, 1), f
 	if f == nil {
@@ -25,7 +25,7 @@ func (s *State) tick() error {
 		return nil
 	}
 	if err := s.hook(); err != nil {
-		s.left = 0 // whoever ignores the error gets it again
+		s.left = 0 // code that ignores the error gets it again
 		if _, ok := err.(*abortError); ok {
 			return err
 		}

@@ -15,13 +15,13 @@ type Call struct {
 	held int64 // bytes that the function itself holds, see buffer
 }
 
-// State gives the interpreter.
+// State returns the interpreter.
 func (c *Call) State() *State { return c.st }
 
-// Len gives the number of arguments.
+// Len returns the number of arguments.
 func (c *Call) Len() int { return len(c.args) }
 
-// Arg gives an argument, counted from 0, or nil beyond the last.
+// Arg returns an argument, counted from 0, or nil beyond the last.
 func (c *Call) Arg(i int) Value {
 	if uint(i) < uint(len(c.args)) {
 		return c.args[i]
@@ -48,14 +48,14 @@ func (c *Call) clear() {
 // keepRets is for how many results a call keeps the room.
 const keepRets = 32
 
-// Where gives the chunk and line that function number level of the callers is
+// Where returns the chunk and line that function number level of the callers is
 // at: 1 is the function that called this one. The chunk is "" when it is no
 // Lua function.
 func (c *Call) Where(level int) (chunk string, line int) {
 	return c.th.where(level)
 }
 
-// Errorf gives an error that begins with the place of the caller, as most
+// Errorf returns an error that begins with the place of the caller, as most
 // errors of Lua's libraries do.
 func (c *Call) Errorf(format string, a ...any) error {
 	return c.th.errorAt(1, fmt.Sprintf(format, a...))
@@ -85,7 +85,7 @@ func (c *Call) TypeError(i int, expected string) error {
 	return c.ArgError(i, expected+" expected, got "+got)
 }
 
-// CheckString gives a string argument; numbers are converted.
+// CheckString returns a string argument; numbers are converted.
 func (c *Call) CheckString(i int) (string, error) {
 	if s, ok := c.Arg(i).ToString(); ok {
 		return s, nil
@@ -93,7 +93,7 @@ func (c *Call) CheckString(i int) (string, error) {
 	return "", c.TypeError(i, "string")
 }
 
-// CheckNumber gives a number argument; strings are converted.
+// CheckNumber returns a number argument; strings are converted.
 func (c *Call) CheckNumber(i int) (float64, error) {
 	v := c.Arg(i)
 	c.st.left -= textLen(v)
@@ -103,7 +103,7 @@ func (c *Call) CheckNumber(i int) (float64, error) {
 	return 0, c.TypeError(i, "number")
 }
 
-// CheckInt gives a number argument as an integer, the fraction cut off.
+// CheckInt returns a number argument as an integer, the fraction cut off.
 func (c *Call) CheckInt(i int) (int, error) {
 	f, err := c.CheckNumber(i)
 	if err != nil {
@@ -120,7 +120,7 @@ func (c *Call) OptInt(i, def int) (int, error) {
 	return c.CheckInt(i)
 }
 
-// CheckTable gives a table argument.
+// CheckTable returns a table argument.
 func (c *Call) CheckTable(i int) (*Table, error) {
 	if v := c.Arg(i); v.isTable() {
 		return v.table(), nil

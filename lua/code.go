@@ -170,7 +170,7 @@ func (f *funcState) nextJump(at int) int {
 
 func (f *funcState) setJump(at, to int) { f.p.code[at].setD(to - (at + 1)) }
 
-// join gives the list of both.
+// join returns the list of both.
 func (f *funcState) join(l1, l2 int) int {
 	if l2 == noJump {
 		return l1
@@ -186,7 +186,7 @@ func (f *funcState) join(l1, l2 int) int {
 	return l1
 }
 
-// needsValue says whether a jump of the list does not carry a value with it.
+// needsValue reports whether a jump of the list does not carry a value with it.
 func (f *funcState) needsValue(list int) bool {
 	for ; list != noJump; list = f.nextJump(list) {
 		if f.p.code[list].op() != opTestSet {

@@ -179,7 +179,7 @@ func (f *funcState) toValue(e *expr) {
 	}
 }
 
-// constOf gives the constant that an expression is, if a comparison can name it.
+// constOf returns the constant that an expression is, if a comparison can name it.
 func (f *funcState) constOf(e *expr, others bool) (int, bool) {
 	if e.hasJumps() {
 		return 0, false

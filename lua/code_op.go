@@ -112,7 +112,7 @@ func (f *funcState) infix(op operator, e *expr) {
 	}
 }
 
-// isConst says whether the expression needs no register until it is used.
+// isConst reports whether the expression needs no register until it is used.
 func (e *expr) isConst() bool {
 	return !e.hasJumps() && (e.kind == xNumber || e.kind == xString || e.kind == xNil || e.kind == xTrue || e.kind == xFalse)
 }

@@ -1,8 +1,8 @@
 package lua
 
-// A coroutine is a thread of its own, but runs on the Go stack of whoever
-// resumes it. It can yield only out of Lua code that resume itself began: a
-// pcall, a metamethod or a Go function between them stands on the Go stack.
+// A coroutine is a thread of its own, but runs on the Go stack of its resumer.
+// It can yield only from Lua code that runs directly under resume: a pcall, a
+// metamethod or a Go function in between occupies the Go stack.
 
 var coroutineFunctions []goFunction
 
@@ -146,7 +146,7 @@ func (c *Call) resume(th *thread, args []Value) error {
 	return err
 }
 
-// release gives the stack of a dead coroutine back.
+// release drops the stack of a dead coroutine.
 func (th *thread) release() {
 	th.frame, th.depth, th.top = &th.first, 0, 0
 	th.first.next = nil

@@ -64,7 +64,7 @@ func (p *Proto) describe(pc, reg int) (kind, name string) {
 	}
 }
 
-// setter gives the instruction before pc that set a register last, or -1.
+// setter returns the instruction before pc that set a register last, or -1.
 func (p *Proto) setter(pc, reg int) int {
 	last := -1
 	for at := 0; at < pc; at++ {
@@ -100,7 +100,7 @@ func (p *Proto) setter(pc, reg int) int {
 	return last
 }
 
-// setsA says whether an instruction writes to R[a].
+// setsA reports whether an instruction writes to R[a].
 func (op opcode) setsA() bool {
 	switch op {
 	case opSetUpval, opSetGlobal, opSetField, opSetInt, opSetIndex, opJmp, opEq, opLt, opLe, opEqK, opLtK, opLeK,
@@ -110,7 +110,7 @@ func (op opcode) setsA() bool {
 	return true
 }
 
-// calledAs gives the name by which the running function was called, and
+// calledAs returns the name by which the running function was called, and
 // whether as a method.
 func (th *thread) calledAs() (name string, method bool) {
 	fr := th.frame

@@ -29,11 +29,11 @@ type abortError struct{ err error }
 func (e *abortError) Error() string { return e.err.Error() }
 func (e *abortError) Unwrap() error { return e.err }
 
-// Abort gives an error that pcall and xpcall do not catch. State.Call returns
+// Abort returns an error that pcall and xpcall do not catch. State.Call returns
 // err itself.
 func Abort(err error) error { return &abortError{err} }
 
-// fatal says whether an error passes through pcall, and gives what Call returns.
+// fatal reports whether an error passes through pcall, and returns what Call returns.
 func fatal(err error) (error, bool) {
 	if err == ErrMemory {
 		return err, true
@@ -44,7 +44,7 @@ func fatal(err error) (error, bool) {
 	return err, false
 }
 
-// errorValue gives what pcall returns of an error.
+// errorValue returns what pcall returns of an error.
 func errorValue(err error) Value {
 	if e, ok := err.(*Error); ok {
 		return e.Value

@@ -130,7 +130,7 @@ func (l *lexer) peek() token {
 	return l.ahead
 }
 
-// char gives the character at the position, or -1 at the end.
+// char returns the character at the position, or -1 at the end.
 func (l *lexer) char() int {
 	if l.pos < len(l.src) {
 		return int(l.src[l.pos])

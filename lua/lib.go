@@ -1,7 +1,7 @@
 package lua
 
-// openLibraries fills the globals. What Redis takes away from its scripts is
-// not there: io, os but for the clock, package, debug, print, dofile, loadfile.
+// openLibraries fills the globals. As in Redis these are missing: io, os except
+// os.clock, package, debug, print, dofile, loadfile.
 func (s *State) openLibraries() {
 	g := s.globals
 	s.field(g, "_G", g.Value())
@@ -124,7 +124,7 @@ func (b *buffer) addByte(c byte) error {
 	return nil
 }
 
-// value gives the string. Much spare room is given back.
+// value returns the string. Much spare room is given back.
 func (b *buffer) value() Value {
 	if cap(b.b) > 64 && cap(b.b) > 2*len(b.b) {
 		return String(string(b.b))

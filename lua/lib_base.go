@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// pairs gives a next of its own, as Lua's does.
+// pairs returns its own copy of next, as Lua does.
 var (
 	nextFunction = NewFunc("next", baseNext)
 	pairsStep    = NewFunc("next", baseNext)
@@ -321,7 +321,7 @@ func baseTostring(c *Call) error {
 	return nil
 }
 
-// describe gives what tostring does without metamethods.
+// describe returns what tostring does without metamethods.
 func (v Value) describe() string {
 	if s, ok := v.ToString(); ok {
 		return s

@@ -33,20 +33,15 @@ func (c *Call) call1(fn Value, args ...Value) (Value, error) {
 	return r[0], nil
 }
 
-// basePcall is Redis's: of an error that is a table with a field err, as
-// redis.call raises it, the script gets that field.
+// basePcall is Redis's pcall: of an error that is a table with a field err, which
+// redis.call raises, it returns that field.
 func basePcall(c *Call) error {
 	if _, err := c.CheckAny(0); err != nil {
 		return err
 	}
 	r, err := c.st.Call(c.args[0], c.args[1:]...)
 	if err == nil {
-		if err := c.grow(len(r) + 1); err != nil {
-			return err
-		}
-		c.Return(Bool(true))
-		c.Return(r...)
-		return nil
+		return c.succeeded(r)
 	}
 	if _, ok := fatal(err); ok {
 		return err
@@ -68,6 +63,17 @@ func basePcall(c *Call) error {
 	return nil
 }
 
+// succeeded returns what a protected call gives that raised no error: true, and the
+// results of what was called.
+func (c *Call) succeeded(r []Value) error {
+	if err := c.grow(len(r) + 1); err != nil {
+		return err
+	}
+	c.Return(Bool(true))
+	c.Return(r...)
+	return nil
+}
+
 func baseXpcall(c *Call) error {
 	handler, err := c.CheckAny(1)
 	if err != nil {
@@ -75,12 +81,7 @@ func baseXpcall(c *Call) error {
 	}
 	r, err := c.st.Call(c.args[0])
 	if err == nil {
-		if err := c.grow(len(r) + 1); err != nil {
-			return err
-		}
-		c.Return(Bool(true))
-		c.Return(r...)
-		return nil
+		return c.succeeded(r)
 	}
 	if _, ok := fatal(err); ok {
 		return err

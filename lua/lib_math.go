@@ -110,7 +110,7 @@ type rand48 struct{ x uint64 }
 
 func (r *rand48) seed(n int32) { r.x = uint64(uint32(n))<<16 | 0x330e }
 
-// next gives 31 bits.
+// next returns the next 31 bits.
 func (r *rand48) next() int32 {
 	r.x = (r.x*0x5deece66d + 0xb) & (1<<48 - 1)
 	return int32(r.x >> 17)

@@ -24,7 +24,7 @@ func init() {
 	)
 }
 
-// relative gives a position that may count from the end.
+// relative returns a position that may count from the end.
 func relative(pos, n int) int {
 	if pos < 0 {
 		pos += n + 1
@@ -199,7 +199,7 @@ func stringChar(c *Call) error {
 	return nil
 }
 
-// stringDump gives the beginning of what Lua would give. Nothing can be done with
+// stringDump returns the beginning of what Lua would give. Nothing can be done with
 // it: as in Redis, load takes no binary code.
 func stringDump(c *Call) error {
 	fn, err := c.checkFunction(0)

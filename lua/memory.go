@@ -4,10 +4,10 @@ import (
 	"unsafe"
 )
 
-// What a script allocates is counted. When the count passes the limit, what it
-// still holds is measured, by a walk from the globals, the stacks and the
-// running functions, and the count goes on from there. Memory that only Go
-// holds, such as compiled chunks of the host, is not counted.
+// The allocations of a script are counted. When the count passes the limit, the
+// live memory is measured, by a walk from the globals, the stacks and the
+// running functions, and counting continues from there. Memory that only the
+// host holds, such as its compiled chunks, is not counted.
 
 // sharedString is the length from which a string is measured once, however
 // many values refer to it. Shorter ones are counted with each: to remember
@@ -22,9 +22,9 @@ func (s *State) SetLimit(bytes int64) {
 	s.restart()
 }
 
-// SetGrant sets who is asked, by the error, whether a script may hold so many bytes
-// more; nil is nobody. What a script allocates up to firstGrant is not asked for. The
-// error ends the script like Abort.
+// SetGrant sets a function that is called before a script may hold so many more bytes;
+// nil removes it. The first firstGrant bytes need no call. An error of f ends the script
+// like Abort.
 func (s *State) SetGrant(f func(bytes int64) error) {
 	s.grant = f
 	s.restart()
@@ -74,7 +74,7 @@ func (s *State) collect(n int64) error {
 	live := s.measure() + n
 	s.used = live
 	if live > limit {
-		s.next = 0 // whoever ignores the error gets it again
+		s.next = 0 // code that ignores the error gets it again
 		return ErrMemory
 	}
 	if s.grant == nil {

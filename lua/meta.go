@@ -45,7 +45,7 @@ var eventKeys = func() (keys [events]struct {
 
 const maxMetaLoop = 100
 
-// handler gives the metamethod of a metatable, which may be nil.
+// handler returns the metamethod of a metatable, which may be nil.
 func (t *Table) handler(ev event) Value {
 	if t == nil {
 		return Nil
@@ -80,7 +80,7 @@ func (s *State) metatable(v Value) *Table {
 
 func (s *State) metamethod(v Value, ev event) Value { return s.metatable(v).handler(ev) }
 
-// index gives v[k]. reg is the register of v, for an error's text, or -1.
+// index returns v[k]. reg is the register of v, for an error's text, or -1.
 func (th *thread) index(v, k Value, reg int) (Value, error) {
 	for range maxMetaLoop {
 		var tm Value
@@ -207,7 +207,7 @@ func (th *thread) arith(ev event, x, y Value, regX, regY int) (Value, error) {
 	return Nil, th.typeError(x, "perform arithmetic on", regX)
 }
 
-// length gives #v.
+// length returns #v.
 func (th *thread) length(v Value, reg int) (Value, error) {
 	switch {
 	case v.isTable():
@@ -243,7 +243,7 @@ func (th *thread) equal(a, b Value) (bool, error) {
 	return v.Truth(), err
 }
 
-// less gives a < b.
+// less returns a < b.
 func (th *thread) less(a, b Value) (bool, error) {
 	if a.isNumber() && b.isNumber() {
 		return a.float() < b.float(), nil
@@ -260,7 +260,7 @@ func (th *thread) less(a, b Value) (bool, error) {
 	return false, th.orderError(a, b)
 }
 
-// lessEqual gives a <= b; without __le, not (b < a).
+// lessEqual returns a <= b; without __le, not (b < a).
 func (th *thread) lessEqual(a, b Value) (bool, error) {
 	if a.isNumber() && b.isNumber() {
 		return a.float() <= b.float(), nil
@@ -369,7 +369,7 @@ func (th *thread) concatMeta(x, y Value, reg int) (Value, error) {
 	return Nil, th.typeError(x, "concatenate", reg)
 }
 
-// cutNUL gives a name up to a zero byte, as C prints it.
+// cutNUL returns a name up to a zero byte, as C prints it.
 func cutNUL(s string) string {
 	s, _, _ = strings.Cut(s, "\x00")
 	return s

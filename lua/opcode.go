@@ -92,7 +92,7 @@ func (i *instr) setB(b int)      { *i = *i&^0xff0000 | instr(uint8(b))<<16 }
 func (i *instr) setC(c int)      { *i = *i&^0xff000000 | instr(uint8(c))<<24 }
 func (i *instr) setD(d int)      { *i = *i&0xffffffff | instr(uint32(int32(d)))<<32 }
 
-// jumps says whether d is where the instruction may go.
+// jumps reports whether d is where the instruction may go.
 func (op opcode) jumps() bool {
 	return op >= opJmp && op <= opTestSet || op == opForPrep || op == opForLoop || op == opTForLoop
 }
@@ -154,7 +154,7 @@ type localVar struct {
 	start, end int // instructions during which it is visible
 }
 
-// localName gives the name of the variable in register reg at an instruction.
+// localName returns the name of the variable in register reg at an instruction.
 func (p *Proto) localName(reg, pc int) string {
 	for i := range p.locals {
 		v := &p.locals[i]

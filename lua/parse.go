@@ -229,7 +229,7 @@ func (p *parser) statement() bool {
 	return false
 }
 
-// condition gives the jumps for when it is false.
+// condition returns the jumps for when it is false.
 func (p *parser) condition() int {
 	var e expr
 	p.expr(&e)

@@ -258,7 +258,7 @@ func (m *matcher) backReference(s, digit int) int {
 	return s + n
 }
 
-// classEnd gives where the single-character class at p ends.
+// classEnd returns where the single-character class at p ends.
 func (m *matcher) classEnd(p int) int {
 	c := m.pat[p]
 	p++
@@ -289,7 +289,7 @@ func (m *matcher) classEnd(p int) int {
 	return p
 }
 
-// single says whether c belongs to the class pat[p:ep].
+// single reports whether c belongs to the class pat[p:ep].
 func (m *matcher) single(c byte, p, ep int) bool {
 	switch m.pat[p] {
 	case '.':
@@ -302,7 +302,7 @@ func (m *matcher) single(c byte, p, ep int) bool {
 	return m.pat[p] == c
 }
 
-// inSet says whether c belongs to the set that begins at p and whose ] is at end.
+// inSet reports whether c belongs to the set that begins at p and whose ] is at end.
 func (m *matcher) inSet(c byte, p, end int) bool {
 	m.work((end - p) >> 2) // a long set is long work; a failure ends the next step
 	in := true
@@ -364,7 +364,7 @@ func inClass(c, class byte) bool {
 
 func isAlpha(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
 
-// capture gives capture i of a match of src[s:e].
+// capture returns capture i of a match of src[s:e].
 func (m *matcher) capture(i, s, e int) (Value, error) {
 	if i >= m.level {
 		if i != 0 {

@@ -26,7 +26,7 @@ type State struct {
 	hook  func() error
 }
 
-// New gives a state with the libraries that Redis gives its scripts.
+// New returns a state with the libraries that Redis gives its scripts.
 func New() *State {
 	s := &State{left: noBudget, next: noBudget}
 	s.globals = s.NewTable(0, 32)
@@ -38,13 +38,13 @@ func New() *State {
 	return s
 }
 
-// Globals gives the table of the globals.
+// Globals returns the table of the globals.
 func (s *State) Globals() *Table { return s.globals }
 
-// StringMeta gives the metatable of strings; its __index is the string library.
+// StringMeta returns the metatable of strings; its __index is the string library.
 func (s *State) StringMeta() *Table { return s.strings }
 
-// NewTable gives a table with room for narr values at 1.. and nhash others. It
+// NewTable returns a table with room for narr values at 1.. and nhash others. It
 // is counted; what passes the limit is noticed with the next allocation.
 func (s *State) NewTable(narr, nhash int) *Table {
 	t, err := s.newTable(narr, nhash)
@@ -70,7 +70,7 @@ func (s *State) newTable(narr, nhash int) (*Table, error) {
 	return t, nil
 }
 
-// Load gives a function of a compiled chunk with this state's globals.
+// Load returns a function of a compiled chunk with this state's globals.
 func (s *State) Load(p *Proto) Value {
 	s.ids++
 	return functionValue(&function{proto: p, env: s.globals, id: s.ids})

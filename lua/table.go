@@ -22,7 +22,7 @@ import (
 var (
 	errNilIndex   = errors.New("table index is nil")
 	errNaNIndex   = errors.New("table index is NaN")
-	errReadonly   = errors.New("Attempt to modify a readonly table") //nolint:staticcheck // Redis's text
+	errReadonly   = errors.New("Attempt to modify a readonly table")
 	errOverflow   = errors.New("table overflow")
 	errInvalidKey = errors.New("invalid key to 'next'")
 )
@@ -33,7 +33,7 @@ type node struct {
 	hash     uint32
 }
 
-// Table is Lua's table. Its methods are raw: they know no metamethods.
+// Table is Lua's table. Its methods are raw: they call no metamethods.
 type Table struct {
 	arr   []Value
 	nodes []node // a power of two, or none
@@ -53,10 +53,10 @@ const (
 	maxBits   = 26
 )
 
-// Value gives the table as a value.
+// Value returns the table as a value.
 func (t *Table) Value() Value { return Value{unsafe.Pointer(t), uint64(KindTable)} }
 
-// Meta gives the metatable, or nil.
+// Meta returns the metatable, or nil.
 func (t *Table) Meta() *Table { return t.meta }
 
 // SetMeta sets the metatable; nil takes it away.
@@ -65,7 +65,7 @@ func (t *Table) SetMeta(m *Table) { t.meta = m }
 // SetReadonly makes every later change of the table an error, or allows it again.
 func (t *Table) SetReadonly(b bool) { t.ro = b }
 
-// Readonly says whether the table refuses changes.
+// Readonly reports whether the table refuses changes.
 func (t *Table) Readonly() bool { return t.ro }
 
 // hashString is the hash of Redis's Lua, which reads all bytes, from the end.
@@ -89,7 +89,7 @@ func hashFloat(f float64) uint32 {
 	return uint32(b) + uint32(b>>32)
 }
 
-// hash gives the hash of a key. Its place is taken by mask for strings and
+// hash returns the hash of a key. Its place is taken by mask for strings and
 // booleans, by remainder for the others.
 func (v Value) hash() uint32 {
 	switch v.Kind() {
@@ -113,10 +113,10 @@ func (v Value) hash() uint32 {
 	}
 }
 
-// address gives the low half of the address that tostring shows.
+// address returns the low half of the address that tostring shows.
 func address(id uint32) uint32 { return 0x4000_0000 + id*64 }
 
-// place gives the node where a key belongs.
+// place returns the node where a key belongs.
 func (t *Table) place(k Value, hash uint32) int32 {
 	mask := uint32(len(t.nodes) - 1)
 	if k.isNumber() {
@@ -131,14 +131,14 @@ func (t *Table) place(k Value, hash uint32) int32 {
 	return int32(hash % (mask | 1))
 }
 
-// arrayIndex gives the integer that a key is, when it is one that an array
+// arrayIndex returns the integer that a key is, when it is one that an array
 // could have.
 func arrayIndex(f float64) (int, bool) {
 	i := int(int32(f))
 	return i, float64(i) == f
 }
 
-// Get gives the value of a key, or nil.
+// Get returns the value of a key, or nil.
 func (t *Table) Get(k Value) Value {
 	if k.isNumber() {
 		f := k.float()
@@ -201,7 +201,7 @@ func (t *Table) findFloat(f float64) *node {
 	return nil
 }
 
-// getHashed gives the value of a string key whose hash is known.
+// getHashed returns the value of a string key whose hash is known.
 func (t *Table) getHashed(k Value, hash uint32) Value {
 	if n := t.findHashed(k, hash); n != nil {
 		return n.val
@@ -221,14 +221,14 @@ func (t *Table) findHashed(k Value, hash uint32) *node {
 		}
 		if i = n.next; i < 0 {
 			if steps > 8 && t.st != nil {
-				t.st.left -= steps // somebody knows how to make keys collide
+				t.st.left -= steps // a script may have chosen colliding keys
 			}
 			return nil
 		}
 	}
 }
 
-// find gives the node of a key, whatever kind it has, or nil.
+// find returns the node of a key, whatever kind it has, or nil.
 func (t *Table) find(k Value) *node {
 	switch {
 	case len(t.nodes) == 0 || k.IsNil():
@@ -284,7 +284,7 @@ func (t *Table) set(k, v Value) error {
 	return nil
 }
 
-// slot gives where the value of a key is stored, and makes it if need be. It
+// slot returns where the value of a key is stored, and makes it if need be. It
 // is valid until the next key is made.
 func (t *Table) slot(k Value) (*Value, error) {
 	t.flags = 0
@@ -348,7 +348,7 @@ func (t *Table) insert(k Value, hash uint32) (*Value, error) {
 	return &n.val, nil
 }
 
-// freeNode gives a node without a key, from the end, or -1.
+// freeNode returns a node without a key, from the end, or -1.
 func (t *Table) freeNode() int32 {
 	for t.free > 0 {
 		t.free--

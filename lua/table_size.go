@@ -51,7 +51,7 @@ func (t *Table) countArray(counts *[maxBits + 1]int) int {
 	return total
 }
 
-// arraySize gives the size of the array, and how many keys it will hold.
+// arraySize returns the size of the array, and how many keys it will hold.
 func arraySize(counts *[maxBits + 1]int, ints int) (size, inArray int) {
 	seen := 0
 	for i, limit := 0, 1; i <= maxBits && limit/2 < ints; i, limit = i+1, limit*2 {
@@ -136,7 +136,7 @@ func (t *Table) move(n *node) error {
 	return nil
 }
 
-// Len gives a border: some n with a value at n and none at n+1.
+// Len returns a border: some n with a value at n and none at n+1.
 func (t *Table) Len() int {
 	j := len(t.arr)
 	if j > 0 && t.arr[j-1].IsNil() {
@@ -162,7 +162,7 @@ func (t *Table) searchBorder(i int) int {
 	for !t.GetInt(j).IsNil() {
 		i = j
 		if j *= 2; j > 1<<31-3 {
-			// Somebody built a table to make this slow: count.
+			// A script may have built a table that makes doubling slow: count.
 			for i = 1; !t.GetInt(i).IsNil(); i++ {
 			}
 			return i - 1
@@ -178,7 +178,7 @@ func (t *Table) searchBorder(i int) int {
 	return i
 }
 
-// Next gives the entry that follows a key, or with nil the first one; ok is
+// Next returns the entry that follows a key, or with nil the first one; ok is
 // false after the last. Entries may be changed and removed on the way, but
 // none added.
 func (t *Table) Next(k Value) (key, val Value, ok bool, err error) {
@@ -198,7 +198,7 @@ func (t *Table) chargeScan(n int) {
 	}
 }
 
-// position gives how far a traversal has come when it stands at key k.
+// position returns how far a traversal has come when it stands at key k.
 func (t *Table) position(k Value) (int, error) {
 	if k.IsNil() {
 		return 0, nil
@@ -219,7 +219,7 @@ func (t *Table) position(k Value) (int, error) {
 	return 0, errInvalidKey
 }
 
-// after gives the first entry from position i on, and the position behind it.
+// after returns the first entry from position i on, and the position behind it.
 func (t *Table) after(i int) (key, val Value, next int, ok bool) {
 	for ; i < len(t.arr); i++ {
 		if !t.arr[i].IsNil() {
@@ -234,5 +234,5 @@ func (t *Table) after(i int) (key, val Value, next int, ok bool) {
 	return Nil, Nil, len(t.arr) + len(t.nodes), false
 }
 
-// hashSize gives the size of the hash, for a resize that keeps it.
+// hashSize returns the size of the hash, for a resize that keeps it.
 func (t *Table) hashSize() int { return len(t.nodes) }

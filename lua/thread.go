@@ -138,7 +138,7 @@ func (th *thread) push(fn *function, slot, base, want int) (*frame, error) {
 		if th.depth > maxFrames+200 {
 			return nil, &Error{Value: String("error in error handling")}
 		}
-		th.depth += 200 // room for whoever handles it
+		th.depth += 200 // room for the error's handler
 		err := th.runtimeError("stack overflow")
 		th.depth -= 200
 		return nil, err
@@ -155,7 +155,7 @@ func (th *thread) pop() {
 	th.depth--
 }
 
-// capture gives the upvalue of a slot.
+// capture returns the upvalue of a slot.
 func (th *thread) capture(index int) *upvalue {
 	at := &th.open
 	for *at != nil && (*at).index > index {
@@ -181,7 +181,7 @@ func (th *thread) closeUpvalues(index int) {
 
 // Positions.
 
-// level gives the call that is n calls up: 0 is the running one. lost says
+// level returns the call that is n calls up: 0 is the running one. lost says
 // that it was replaced by a tail call.
 func (th *thread) level(n int) (fr *frame, lost bool) {
 	fr = th.frame
@@ -209,7 +209,7 @@ func (th *thread) where(level int) (chunk string, line int) {
 	return fr.fn.proto.chunk, fr.currentLine()
 }
 
-// Where gives the chunk and line of the innermost Lua function that runs. The chunk is
+// Where returns the chunk and line of the innermost Lua function that runs. The chunk is
 // "" when none does. A hook of the budget may call it.
 func (s *State) Where() (chunk string, line int) {
 	for fr := s.cur.frame; fr != nil && fr != &s.cur.first; fr = fr.prev {

@@ -56,7 +56,7 @@ var Nil Value
 // Null is the light userdata of address zero, which cjson.null is.
 var Null = Value{nil, uint64(KindUserdata)}
 
-// Bool gives a boolean.
+// Bool returns a boolean.
 func Bool(b bool) Value {
 	if b {
 		return Value{nil, nTrue}
@@ -64,10 +64,10 @@ func Bool(b bool) Value {
 	return Value{nil, nFalse}
 }
 
-// Number gives a number.
+// Number returns a number.
 func Number(f float64) Value { return Value{unsafe.Pointer(&numMark), math.Float64bits(f)} }
 
-// String gives a string of bytes. The bytes are shared, not copied.
+// String returns a string of bytes. The bytes are shared, not copied.
 func String(s string) Value {
 	if len(s) == 0 {
 		return Value{nil, nString}
@@ -75,7 +75,7 @@ func String(s string) Value {
 	return Value{unsafe.Pointer(unsafe.StringData(s)), nString | uint64(len(s))<<8}
 }
 
-// bytesValue gives a string of the bytes of b, which must not be changed later.
+// bytesValue returns a string of the bytes of b, which must not be changed later.
 func bytesValue(b []byte) Value {
 	if len(b) == 0 {
 		return Value{nil, nString}
@@ -100,13 +100,13 @@ func (v Value) Kind() Kind {
 	return Kind(v.n)
 }
 
-// IsNil says whether the value is nil.
+// IsNil reports whether the value is nil.
 func (v Value) IsNil() bool { return v.p == nil && v.n == 0 }
 
-// Truth says whether the value counts as true: all but nil and false do.
+// Truth reports whether the value counts as true: all but nil and false do.
 func (v Value) Truth() bool { return v.p != nil || (v.n != 0 && v.n != nFalse) }
 
-// Num gives the number, or 0 when the value is none. It converts nothing.
+// Num returns the number, or 0 when the value is none. It converts nothing.
 func (v Value) Num() float64 {
 	if !v.isNumber() {
 		return 0
@@ -114,7 +114,7 @@ func (v Value) Num() float64 {
 	return v.float()
 }
 
-// Str gives the bytes of a string, or "" when the value is none. It converts
+// Str returns the bytes of a string, or "" when the value is none. It converts
 // nothing.
 func (v Value) Str() string {
 	if !v.isString() {
@@ -123,7 +123,7 @@ func (v Value) Str() string {
 	return v.str()
 }
 
-// Table gives the table, or nil when the value is none.
+// Table returns the table, or nil when the value is none.
 func (v Value) Table() *Table {
 	if !v.isTable() {
 		return nil
@@ -131,10 +131,10 @@ func (v Value) Table() *Table {
 	return v.table()
 }
 
-// TypeName gives the name of the type, as type() does.
+// TypeName returns the name of the type, as type() does.
 func (v Value) TypeName() string { return kindNames[v.Kind()] }
 
-// ToNumber gives a number, or what a string reads as.
+// ToNumber returns a number, or what a string reads as.
 func (v Value) ToNumber() (float64, bool) {
 	if v.isNumber() {
 		return v.float(), true
@@ -145,7 +145,7 @@ func (v Value) ToNumber() (float64, bool) {
 	return 0, false
 }
 
-// ToString gives a string, or a number as "%.14g" prints it.
+// ToString returns a string, or a number as "%.14g" prints it.
 func (v Value) ToString() (string, bool) {
 	if v.isString() {
 		return v.str(), true
@@ -193,7 +193,7 @@ type upvalue struct {
 	mark   uint32
 }
 
-// NewFunc gives a Go function. States may share it. Its name decides what
+// NewFunc returns a Go function. States may share it. Its name decides what
 // tostring shows of it, since a real address would differ from run to run.
 func NewFunc(name string, f Func) Value {
 	return functionValue(&function{goFn: f, name: name, id: hashString(name)})

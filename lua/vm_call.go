@@ -26,7 +26,7 @@ func (s *State) Call(fn Value, args ...Value) ([]Value, error) {
 	return th.stack[base:th.top:th.top], nil
 }
 
-// freeSlot gives the first slot that the running call does not use.
+// freeSlot returns the first slot that the running call does not use.
 func (th *thread) freeSlot() int {
 	fr := th.frame
 	if fr.isLua() {

@@ -1,4 +1,6 @@
-// Package number reads and prints numbers as Redis does.
+// Package number reads and prints numbers as Redis does: integers, doubles and long
+// doubles. What it prints is the same to the last digit, and it refuses what Redis
+// refuses. It knows no reply and no error text.
 package number
 
 // ParseInt parses a decimal 64-bit integer as Redis's protocol and commands

@@ -6,15 +6,17 @@ import (
 	"strconv"
 )
 
-// Bytes given to a visitor are valid during the call only.
+// Bytes passed to a visitor are valid during the call only.
 
-// String passes a string on in pieces, of which there may be none, and its whole
-// length with each.
+// String visits a string in pieces, none if it is empty, each with the length of the whole.
 func (v *Value) String(visit func(size int64, piece []byte) error) error {
 	if v.Kind != String {
 		return v.wrongKind()
 	}
-	r := &v.in
+	if v.Streamed() {
+		return v.streamString(visit)
+	}
+	r := v.in
 	start := r.at
 	if n, encoded, err := r.head(); err == nil && encoded && n == stringLZF {
 		packed, size, err := r.lzf()
@@ -56,12 +58,13 @@ func (v *Value) List(visit func(element []byte) error) error {
 	return v.done(n, err)
 }
 
-// done says what is wrong at the end of a collection of n elements.
+// done ends a collection of n elements. It returns ErrEmpty if n is 0.
 func (v *Value) done(n int, err error) error {
 	switch {
 	case err != nil:
 		return err
 	case n == 0:
+		v.read = true
 		return ErrEmpty
 	}
 	return v.end()
@@ -90,7 +93,7 @@ func (v *Value) quicklist(visit func(element []byte) error) error {
 		case nodePlain:
 			var s []byte
 			if s, err = v.in.str(&scratch); err == nil && len(s) == 0 {
-				err = ErrEmpty
+				err = fmt.Errorf("%w: a list's node is empty", ErrFormat)
 			} else if err == nil {
 				err = visit(s)
 			}
@@ -138,15 +141,24 @@ func (v *Value) eachPacked(zip bool, visit func(p *packed, at int, s []byte) err
 	}
 }
 
-// reload reads a string of the payload again. It was read before, so it is right.
+// reload returns a function that reads again a string of the payload, which is known to be
+// valid.
 func (v *Value) reload() func(at int) []byte {
 	var scratch []byte
 	return func(at int) []byte {
-		again := v.in
+		again := *v.in
 		again.at = at
 		s, _ := again.str(&scratch)
 		return s
 	}
+}
+
+// unique returns a check for duplicates; nil, which finds none, in a stream.
+func (v *Value) unique() *unique {
+	if v.Streamed() {
+		return nil
+	}
+	return newUnique(v.reload())
 }
 
 // reloadEntry is reload for an entry of a packed collection.
@@ -171,7 +183,7 @@ func (v *Value) Set(visit func(member []byte) error) error {
 	}
 	switch v.code {
 	case typeSet:
-		u = newUnique(v.reload())
+		u = v.unique()
 		err = v.eachString(each)
 	case typeSetListpack:
 		err = v.eachPacked(false, func(p *packed, at int, s []byte) error {
@@ -214,7 +226,7 @@ func (v *Value) ZSet(visit func(member []byte, score float64) error) error {
 		if v.code == typeZSet {
 			score = v.in.textDouble
 		}
-		u = newUnique(v.reload())
+		u = v.unique()
 		err = v.eachString(func(at int, s []byte) error {
 			f, err := score()
 			if err != nil {

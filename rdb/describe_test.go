@@ -93,6 +93,9 @@ func (d *describer) visit(v *Value) error {
 		return v.Hash(func(f, b []byte, at int64) error { d.field(f, b, at); return nil })
 	case Stream:
 		return v.Stream(d)
+	case Module:
+		_, err := v.Module("redoubtch", 1)
+		return err
 	}
 	return errors.New("no such kind")
 }
@@ -167,7 +170,6 @@ type streamCopy struct {
 	group     bool
 	pending   []pending
 	consumers []func()
-	owned     []func()
 }
 
 func (s *streamCopy) flush() {

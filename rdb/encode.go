@@ -2,6 +2,7 @@ package rdb
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 
 	"redoubt/number"
@@ -14,32 +15,35 @@ import (
 //	e.Element(member) // as many as there are
 //	payload := e.End()
 //
-// The number of elements is written at the end, into room that was left for it: what
-// is counted is what was given.
+// The number of elements is counted and written at the end, into room that was left for it.
+// An Encoder of a Writer passes on what is complete: see Spill.
 type Encoder struct {
 	Buf []byte
-	// Compress: strings that become shorter by it are compressed.
+	// Compress compresses strings that become shorter by it.
 	Compress bool
+
+	out *Writer // nil: everything stays in Buf
+	key []byte  // written after the type, for out
+	err error   // the number of elements differs from that of Sized
 
 	start   int
 	version uint16
 	counts  []count
-	base    int64 // of the times of fields
+	base    int64 // the time to which the expiry of fields is relative
 	timed   bool
 	seen    *[1 << lzfHashBits]int32
 	stream  streamState
 }
 
-// count is a number that is not known yet.
+// count is the number of elements of a collection, or of a part of it, in progress.
 type count struct {
-	at int // where it goes
-	n  uint32
+	at    int // where the number goes
+	n     uint64
+	known bool // the number is written already, and is said
+	said  uint64
 }
 
-// countSize is the length of a number that is written later.
-const countSize = 5
-
-// The versions of the format in which an encoding first was.
+// The versions of the format that introduced an encoding.
 const (
 	versionPlain  = 6 // Redis 2.6
 	versionZSet2  = 8 // 4.0
@@ -49,8 +53,7 @@ const (
 	versionTimed  = 12 // 7.4
 )
 
-// Reset makes the encoder ready for another payload. Scratch memory is kept, unless
-// it is much.
+// Reset prepares the encoder for another payload. Scratch memory is kept up to maxScratch.
 func (e *Encoder) Reset(buf []byte) {
 	e.Buf, e.counts = buf, e.counts[:0]
 	if s := &e.stream; cap(s.pack)+cap(s.text)+cap(s.names) > maxScratch {
@@ -66,6 +69,9 @@ const maxScratch = 64 << 10
 func (e *Encoder) begin(code byte, version uint16) {
 	e.start, e.version, e.counts, e.timed = len(e.Buf), version, e.counts[:0], false
 	e.Buf = append(e.Buf, code)
+	if e.out != nil {
+		e.str(e.key)
+	}
 }
 
 // open leaves room for a number, and shut writes it.
@@ -76,18 +82,64 @@ func (e *Encoder) open() {
 
 func (e *Encoder) one() { e.counts[len(e.counts)-1].n++ }
 
-func (e *Encoder) shut() (n uint32) {
+func (e *Encoder) shut() {
 	c := e.counts[len(e.counts)-1]
 	e.counts = e.counts[:len(e.counts)-1]
-	binary.BigEndian.PutUint32(e.Buf[c.at+1:], c.n)
-	return c.n
+	switch {
+	case !c.known:
+		binary.BigEndian.PutUint32(e.Buf[c.at+1:], uint32(c.n))
+	case c.n != c.said && e.err == nil:
+		e.err = fmt.Errorf("%d elements were announced, and %d came", c.said, c.n)
+	}
 }
+
+// Streams reports whether the Encoder is one of a Writer, so that Sized and Spill are useful.
+func (e *Encoder) Streams() bool { return e.out != nil }
+
+// Sized announces how many elements the collection begun last will have, if the Encoder is
+// one of a Writer. It is called before the first element. Spill can then pass elements on
+// before the last one has come.
+func (e *Encoder) Sized(n int64) {
+	if e.out == nil {
+		return
+	}
+	c := &e.counts[len(e.counts)-1]
+	e.Buf = e.Buf[:c.at]
+	e.length(uint64(n))
+	c.known, c.said = true, uint64(n)
+}
+
+// Spill is called between elements: an Encoder of a Writer passes on what is complete, once
+// it has spillBytes. It returns false when that fails; Writer.Err has the error.
+func (e *Encoder) Spill() bool {
+	if e.out == nil || len(e.Buf) < spillBytes {
+		return true
+	}
+	end := len(e.Buf)
+	for _, c := range e.counts {
+		if !c.known {
+			end = c.at
+			break
+		}
+	}
+	if end == 0 {
+		return true
+	}
+	e.out.write(e.Buf[:end])
+	e.Buf = e.Buf[:copy(e.Buf, e.Buf[end:])]
+	e.start -= end
+	for i := range e.counts {
+		e.counts[i].at -= end
+	}
+	return e.out.err == nil
+}
+
+// spillBytes is how much is buffered before it is passed on.
+const spillBytes = 64 << 10
 
 // End ends the payload and returns Buf.
 func (e *Encoder) End() []byte {
-	for len(e.counts) > 0 {
-		e.shut()
-	}
+	e.down(0)
 	e.Buf = binary.LittleEndian.AppendUint16(e.Buf, e.version)
 	crc := Checksum(0, e.Buf[e.start:])
 	e.Buf = binary.LittleEndian.AppendUint64(e.Buf, crc)
@@ -125,11 +177,10 @@ func (e *Encoder) BeginSet()  { e.collection(typeSet, versionPlain) }
 // order.
 func (e *Encoder) BeginZSet() { e.collection(typeZSet2, versionZSet2) }
 
-// BeginHash begins a hash of Fields without times of death.
+// BeginHash begins a hash of Fields that do not expire.
 func (e *Encoder) BeginHash() { e.collection(typeHash, versionPlain) }
 
-// BeginTimedHash begins a hash of Fields. First is a time of death not after that of
-// any field.
+// BeginTimedHash begins a hash of Fields that may expire. No field expires before first.
 func (e *Encoder) BeginTimedHash(first int64) {
 	e.begin(typeHashTimed, versionTimed)
 	e.base, e.timed = first, true
@@ -158,8 +209,8 @@ func (e *Encoder) Member(member []byte, score float64) {
 	e.Buf = binary.LittleEndian.AppendUint64(e.Buf, math.Float64bits(score))
 }
 
-// Field gives a field of a hash. Expire is its time of death, or 0; it is left out
-// of a hash that was not begun as a timed one.
+// Field gives a field of a hash. Expire is when the field expires, or 0; it is ignored
+// unless the hash was begun by BeginTimedHash.
 func (e *Encoder) Field(field, value []byte, expire int64) {
 	e.one()
 	if e.timed {
@@ -190,7 +241,7 @@ func (e *Encoder) length(n uint64) {
 const (
 	// longestInt is the length up to which a string may be an integer of 32 bits.
 	longestInt = 11
-	// compressFrom and compressTo are the lengths between which it is tried.
+	// compressFrom and compressTo are the lengths between which compression is tried.
 	compressFrom = 21
 	compressTo   = 1 << 30
 )
@@ -221,8 +272,8 @@ func (e *Encoder) integer(n int64) {
 	}
 }
 
-// pack appends a compressed string, if that is worth it. The compressed length is
-// in front and not known: there is room for a long one.
+// pack appends a compressed string, if that saves enough. The compressed length stands in
+// front and is not known yet: room is left for it.
 func (e *Encoder) pack(s []byte) bool {
 	if e.seen == nil {
 		e.seen = new([1 << lzfHashBits]int32)

@@ -9,17 +9,16 @@ import (
 )
 
 // A stream is written in this order: entries, EndEntries, then for each group
-// BeginGroup, what is pending there by GroupPending, EndPending, and for each of its
+// BeginGroup, its pending entries by GroupPending, EndPending, and for each of its
 // consumers BeginConsumer and ConsumerPending.
 
-// nodeEntries and nodeBytes are how many entries, or bytes of them, are put into one
-// node: what Redis does if it is not told otherwise.
+// nodeEntries and nodeBytes limit the entries and bytes of one node: Redis's defaults.
 const (
 	nodeEntries = 100
 	nodeBytes   = 4096
 )
 
-// streamState is where an Encoder is in a stream.
+// streamState is the state of an Encoder within a stream.
 type streamState struct {
 	active  bool // consumers' active times are written
 	base    ID
@@ -30,8 +29,8 @@ type streamState struct {
 	text    []byte   // their bytes
 }
 
-// BeginStream begins a stream. Active says whether consumers are to be written with
-// the times when they were last active, which Redis before 7.2 cannot read.
+// BeginStream begins a stream. Active says whether to write when consumers were last active,
+// which Redis before 7.2 cannot read.
 func (e *Encoder) BeginStream(active bool) {
 	e.stream.active, e.stream.entries = active, 0
 	if active {
@@ -71,7 +70,7 @@ func (e *Encoder) Entry(id ID, fields [][]byte) {
 	s.number(int64(s.parts - first))
 }
 
-// begin begins a node. How many entries it has is written last.
+// begin begins a node. The number of its entries is written by endNode.
 func (s *streamState) begin(id ID, fields [][]byte) {
 	s.base, s.parts = id, 0
 	s.pack = append(s.pack[:0], make([]byte, listpackHead)...)
@@ -89,8 +88,8 @@ func (s *streamState) begin(id ID, fields [][]byte) {
 	s.number(0)
 }
 
-// nodeCount is the length of the number of entries in a node: a listpack's entry
-// that can hold any.
+// nodeCount is the length of the listpack entry that holds the number of entries in a node,
+// of a fixed width.
 const nodeCount = 3
 
 func (s *streamState) same(fields [][]byte) bool {
@@ -122,7 +121,7 @@ func (e *Encoder) endNode() {
 	s.entries = 0
 }
 
-// rawID appends the 16 bytes of an id, as a string or as they are.
+// rawID appends the 16 bytes of an id, with str preceded by their length.
 func (e *Encoder) rawID(id ID, str bool) {
 	if str {
 		e.Buf = append(e.Buf, 16)
@@ -161,7 +160,7 @@ func (e *Encoder) EndEntries(a StreamInfo) {
 	e.open() // the groups
 }
 
-// down closes the numbers that are open inside of a level.
+// down closes the counts that are open above a level.
 func (e *Encoder) down(level int) {
 	for len(e.counts) > level {
 		e.shut()
@@ -178,7 +177,7 @@ func (e *Encoder) BeginGroup(name []byte, last ID, read int64) {
 	e.open() // what is pending
 }
 
-// GroupPending gives an entry that is pending in the group, in ascending order.
+// GroupPending gives a pending entry of the group; ids must ascend.
 func (e *Encoder) GroupPending(id ID, delivered int64, count uint64) {
 	e.one()
 	e.rawID(id, false)
@@ -204,8 +203,7 @@ func (e *Encoder) BeginConsumer(name []byte, seen, active int64) {
 	e.open() // what is pending
 }
 
-// ConsumerPending gives an entry that is pending for the consumer, in ascending
-// order.
+// ConsumerPending gives a pending entry of the consumer; ids must ascend.
 func (e *Encoder) ConsumerPending(id ID) {
 	e.one()
 	e.rawID(id, false)

@@ -65,3 +65,6 @@ func Plain(p []byte) ([]byte, error) {
 	}
 	return append([]byte(nil), value...), nil
 }
+
+// FileLibrary is the library of functions in a recorded file.
+const FileLibrary = "#!lua name=recorded\nredis.register_function('answer', function() return 42 end)\n"

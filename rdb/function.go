@@ -5,8 +5,8 @@ import (
 	"errors"
 )
 
-// Libraries of functions, as FUNCTION DUMP and RESTORE have them: any number of
-// them, each with its source alone, then the end of every payload.
+// Libraries of functions in the format of FUNCTION DUMP and RESTORE: the sources of any
+// number of libraries, then version and checksum as in every payload.
 //
 //	(opcode:1 source)* version:2 crc64:8
 
@@ -33,7 +33,8 @@ func AppendLibraries(b []byte, sources []string) []byte {
 	return e.End()
 }
 
-// Libraries reads such a payload. It returns ErrPayload when the end is wrong.
+// Libraries reads a payload of FUNCTION DUMP. It returns ErrPayload for a wrong checksum or a
+// newer version.
 func Libraries(payload []byte) (sources []string, err error) {
 	if len(payload) < footer {
 		return nil, ErrPayload

@@ -4,7 +4,11 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
+	"runtime"
+	"slices"
 	"testing"
+	"testing/iotest"
 )
 
 // FuzzDecode reads anything as a value. Nothing may panic or take much memory; what
@@ -76,6 +80,46 @@ func FuzzLZF(f *testing.F) {
 		})
 		if err != nil || !bytes.Equal(pieces, src) {
 			t.Fatalf("%v: %q", err, pieces)
+		}
+	})
+}
+
+// FuzzFile reads anything as a file. Nothing may panic, nor take memory for what is only
+// announced; and it is read the same however the bytes come.
+func FuzzFile(f *testing.F) {
+	for _, path := range recordedRDB(f) {
+		f.Add(load(f, path))
+	}
+	f.Add(sampleFile(f))
+	f.Fuzz(func(t *testing.T, file []byte) {
+		o := Options{MaxString: 1 << 20, SkipChecksum: true}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, keys, others, err := readFile(bytes.NewReader(file), o)
+		runtime.ReadMemStats(&after)
+		// What is compressed becomes longer, and its description again.
+		if n := after.TotalAlloc - before.TotalAlloc; n > 64<<20+uint64(len(file))*lzfRatio*64 {
+			t.Errorf("%d bytes were allocated for a file of %d", n, len(file))
+		}
+		if err != nil && !errors.Is(err, ErrFormat) && !errors.Is(err, ErrVersion) && !errors.Is(err, ErrEarlyFunction) {
+			t.Fatal(err)
+		}
+		_, again, othersAgain, errAgain := readFile(iotest.OneByteReader(bytes.NewReader(file)), o)
+		// The place of an error is about that, and depends on what was at hand.
+		what := func(err error) string {
+			var at *FileError
+			if errors.As(err, &at) {
+				err = at.Err
+			}
+			return fmt.Sprint(err)
+		}
+		if what(err) != what(errAgain) || len(keys) != len(again) || !slices.Equal(others, othersAgain) {
+			t.Fatalf("%v with %d keys, byte by byte %v with %d", err, len(keys), errAgain, len(again))
+		}
+		for key, k := range keys {
+			if again[key] != k {
+				t.Fatalf("%q is %v, byte by byte %v", key, k, again[key])
+			}
 		}
 	})
 }

@@ -2,8 +2,8 @@ package rdb
 
 import "fmt"
 
-// Hash visits the fields of a hash. Expire is a field's time of death in Unix
-// milliseconds, or 0; it may have passed.
+// Hash visits the fields of a hash. Expire is when a field expires in Unix milliseconds,
+// or 0; it may have passed.
 func (v *Value) Hash(visit func(field, value []byte, expire int64) error) error {
 	n, err := 0, v.wrongKind()
 	var u *unique
@@ -19,7 +19,7 @@ func (v *Value) Hash(visit func(field, value []byte, expire int64) error) error 
 	}
 	switch v.code {
 	case typeHash, typeHashTimed, typeHashTimedEarly:
-		u = newUnique(v.reload())
+		u = v.unique()
 		err = v.plainHash(each)
 	case typeHashZiplist, typeHashListpack:
 		err = v.eachTuple(v.code == typeHashZiplist, 2, func(p *packed, at int, t *[3]field) error {
@@ -39,7 +39,7 @@ func (v *Value) Hash(visit func(field, value []byte, expire int64) error) error 
 			if u == nil {
 				u = newUnique(reloadEntry(p))
 			}
-			// Those that die first come first, those that never do last.
+			// Fields are in the order of their expiry; those that never expire come last.
 			expire := t[2].n
 			if !t[2].num || expire != 0 && (last == 0 || expire < last) {
 				return fmt.Errorf("%w: the time of a field is not in order", ErrFormat)
@@ -61,11 +61,11 @@ func (v *Value) Hash(visit func(field, value []byte, expire int64) error) error 
 	return v.done(n, err)
 }
 
-// plainHash visits a hash that is not packed. With times there is one in front of
-// each field, 0 for none: a time, or more than the time in front of all by so many
-// milliseconds less one.
+// plainHash visits a hash that is not packed. A timed hash has a number in front of each
+// field, 0 for no expiry: the time itself (early format), or the distance to the time in
+// front of the hash in milliseconds, plus one.
 func (v *Value) plainHash(each func(at int, field, value []byte, expire uint64) error) error {
-	r := &v.in
+	r := v.in
 	base := uint64(0)
 	if v.code == typeHashTimed {
 		first, err := r.millis()

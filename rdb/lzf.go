@@ -2,13 +2,12 @@ package rdb
 
 import "fmt"
 
-// LZF: a byte below 32 says that as many bytes and one more follow as they are. Any
-// other begins a reference to bytes before: its first three bits are the length
-// less 2, the others and the next byte the distance less 1; length bits of 111 say
-// that a byte follows them that is to be added.
+// LZF: a byte n below 32 says that n+1 literal bytes follow. Any other byte begins a back
+// reference: its first three bits are the length less 2, the others and the next byte the
+// distance less 1; if the length bits are 111, a byte follows that is added to the length.
 const (
 	lzfWindow   = 1 << 13 // the largest distance
-	lzfLiteral  = 1 << 5  // the longest run of bytes as they are
+	lzfLiteral  = 1 << 5  // the longest run of literal bytes
 	lzfLongest  = 7 + 255 + 2
 	lzfRatio    = lzfLongest / 3 // how many bytes one compressed byte can become
 	lzfPiece    = 64 << 10       // how much unpack passes on at a time
@@ -16,35 +15,58 @@ const (
 )
 
 // unpack uncompresses bytes and passes them on in pieces, which are valid during
-// the call. It holds a piece and the window only, whatever the size.
+// the call. It holds only a piece and the window, whatever the size.
 func unpack(packed []byte, size int64, visit func(piece []byte) error) error {
-	buf := make([]byte, 0, min(size, lzfWindow+lzfPiece+lzfLongest))
-	passed := 0 // how much of buf the visitor has seen
-	total := int64(0)
-	for len(packed) > 0 {
-		if len(buf) >= lzfWindow+lzfPiece {
-			if err := visit(buf[passed:]); err != nil {
-				return err
+	u := newUnpacker(size, visit)
+	if _, err := u.feed(packed, true); err != nil {
+		return err
+	}
+	return u.end()
+}
+
+// unpacker is unpack for input that comes in parts.
+type unpacker struct {
+	size, total int64
+	visit       func(piece []byte) error
+	buf         []byte
+	passed      int // how much of buf the visitor has seen
+}
+
+func newUnpacker(size int64, visit func(piece []byte) error) *unpacker {
+	return &unpacker{size: size, visit: visit, buf: make([]byte, 0, min(size, lzfWindow+lzfPiece+lzfLongest))}
+}
+
+// feed uncompresses a part of the input, and returns the bytes that it did not consume: the
+// beginning of an element whose end is still to come. There are none if last is set.
+func (u *unpacker) feed(packed []byte, last bool) (rest []byte, err error) {
+	for len(packed) > lzfLiteral || last && len(packed) > 0 {
+		if len(u.buf) >= lzfWindow+lzfPiece {
+			if err := u.visit(u.buf[u.passed:]); err != nil {
+				return nil, err
 			}
-			n := copy(buf, buf[len(buf)-lzfWindow:])
-			buf, passed = buf[:n], n
+			n := copy(u.buf, u.buf[len(u.buf)-lzfWindow:])
+			u.buf, u.passed = u.buf[:n], n
 		}
-		before := len(buf)
-		var err error
-		if buf, packed, err = unpackOne(buf, packed); err != nil {
-			return err
+		before := len(u.buf)
+		if u.buf, packed, err = unpackOne(u.buf, packed); err != nil {
+			return nil, err
 		}
-		if total += int64(len(buf) - before); total > size {
-			return fmt.Errorf("%w: a compressed string is longer than it says", ErrFormat)
+		if u.total += int64(len(u.buf) - before); u.total > u.size {
+			return nil, fmt.Errorf("%w: a compressed string is longer than it says", ErrFormat)
 		}
 	}
-	if total != size {
-		return fmt.Errorf("%w: a compressed string of %d bytes has %d", ErrFormat, size, total)
+	return packed, nil
+}
+
+// end passes the last piece on.
+func (u *unpacker) end() error {
+	if u.total != u.size {
+		return fmt.Errorf("%w: a compressed string of %d bytes has %d", ErrFormat, u.size, u.total)
 	}
-	if passed == len(buf) {
+	if u.passed == len(u.buf) {
 		return nil
 	}
-	return visit(buf[passed:])
+	return u.visit(u.buf[u.passed:])
 }
 
 // unpackAll appends the uncompressed bytes to an empty buffer.
@@ -92,7 +114,7 @@ func unpackOne(dst, packed []byte) (grown, rest []byte, err error) {
 	if from < 0 {
 		return dst, nil, fmt.Errorf("%w: a compressed string refers to what is before it", ErrFormat)
 	}
-	for n > 0 { // what is referred to may reach into what it becomes
+	for n > 0 { // a reference may overlap its own output
 		k := min(n, len(dst)-from)
 		dst = append(dst, dst[from:from+k]...)
 		from, n = from+k, n-k
@@ -100,14 +122,14 @@ func unpackOne(dst, packed []byte) (grown, rest []byte, err error) {
 	return dst, packed, nil
 }
 
-// pack appends src in compressed form if that is shorter, and says whether. Seen is
-// where bytes with a hash were last; it may hold anything from calls before.
+// pack appends src in compressed form and returns ok if that saves lzfSaves bytes. Seen maps
+// hashes to the last offset of their bytes; stale values from earlier calls are harmless.
 func pack(dst, src []byte, seen *[1 << lzfHashBits]int32) (packed []byte, ok bool) {
 	start, limit := len(dst), len(src)-lzfSaves
 	if limit <= 0 {
 		return dst, false
 	}
-	from := 0 // what is before is in dst
+	from := 0 // bytes before it are in dst
 	for at := 0; at+2 < len(src); {
 		if len(dst)-start+at-from >= limit {
 			return dst[:start], false
@@ -142,7 +164,7 @@ func pack(dst, src []byte, seen *[1 << lzfHashBits]int32) (packed []byte, ok boo
 	return dst, true
 }
 
-// lzfSaves is how much compression must save at least.
+// lzfSaves is how many bytes compression must save at least.
 const lzfSaves = 4
 
 func appendLiterals(dst, src []byte) []byte {

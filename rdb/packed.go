@@ -7,21 +7,21 @@ import (
 )
 
 // Small collections are packed into one string: a listpack since Redis 7, a ziplist
-// before. Both are entries one behind the other, with a head, and an end of 0xff;
-// each entry also has what is needed to walk backwards.
+// before. Both are a head, consecutive entries, and an end of 0xff; each entry also has a
+// length that serves to walk backwards.
 //
 //	listpack: bytes:4 entries:2, entries (encoding, data, length of these two), ff
 //	ziplist:  bytes:4 offset of the last:4 entries:2, entries (length of the one
 //	          before, encoding, data), ff
 //
-// The number of entries is 65535 when there are as many or more.
+// The number of entries is 65535 if there are so many or more.
 
-// packed walks over the entries of one of them.
+// packed iterates over the entries of a packed collection.
 type packed struct {
 	b       []byte
 	at      int // of the next entry
 	seen    int // entries so far
-	entries int // as the head says; -1 if it does not
+	entries int // according to the head; -1: unknown
 	zip     bool
 	before  int // length of the entry before, in a ziplist
 	last    int // offset of the last entry, as a ziplist's head says
@@ -68,7 +68,7 @@ func (e entry) bytes(scratch *[]byte) []byte {
 	return *scratch
 }
 
-// next returns the next entry. It is not ok at the end, when the head was right.
+// next returns the next entry. ok is false at the end, if the head agrees with the entries.
 func (p *packed) next() (e entry, ok bool, err error) {
 	if p.b[p.at] == packEnd {
 		return e, false, p.end()
@@ -100,7 +100,7 @@ func (p *packed) end() error {
 	return nil
 }
 
-// number is next for an integer that must be there.
+// number returns the next entry, which must be an integer.
 func (p *packed) number() (int64, error) {
 	e, ok, err := p.next()
 	if err == nil && (!ok || !e.num) {
@@ -109,8 +109,8 @@ func (p *packed) number() (int64, error) {
 	return e.n, err
 }
 
-// entry decodes the entry at an offset inside, and returns its whole length. The
-// byte behind it is inside too.
+// entry decodes the entry at an offset, and returns its whole length. The entry ends
+// before the last byte of the collection.
 func (p *packed) entry(at int) (e entry, size int, err error) {
 	b := p.b[at : len(p.b)-1]
 	if p.zip {
@@ -158,17 +158,9 @@ func listpackEntry(b []byte) (e entry, size int) {
 	default:
 		return e, 0
 	}
-	if n+integer > len(b)-head {
+	if size = e.take(b, head, n, integer); size == 0 {
 		return e, 0
 	}
-	data := b[head : head+n+integer : head+n+integer]
-	switch {
-	case integer > 0:
-		e.num, e.n = true, signed(data)
-	case !e.num:
-		e.text = data
-	}
-	size = head + n + integer
 	var back [5]byte
 	want := appendBackLength(back[:0], size)
 	if len(b)-size < len(want) || string(b[size:size+len(want)]) != string(want) {
@@ -177,8 +169,25 @@ func listpackEntry(b []byte) (e entry, size int) {
 	return e, size + len(want)
 }
 
-// appendBackLength appends the length of an entry so that it can be read backwards:
-// 7 bits in a byte, of which all but the first have the eighth bit set.
+// take reads the data after the head of an entry: n bytes of text, or an integer of so many
+// bytes, or nothing if the head holds the value. It returns the size of head and data, or 0
+// if b is too short.
+func (e *entry) take(b []byte, head, n, integer int) (size int) {
+	size = head + n + integer
+	if n+integer > len(b)-head {
+		return 0
+	}
+	switch data := b[head:size:size]; {
+	case integer > 0:
+		e.num, e.n = true, signed(data)
+	case !e.num:
+		e.text = data
+	}
+	return size
+}
+
+// appendBackLength appends the length of an entry in a form that can be read backwards: 7
+// bits in each byte; all bytes but the first have the eighth bit set.
 func appendBackLength(b []byte, n int) []byte {
 	switch {
 	case n < 1<<7:
@@ -193,8 +202,8 @@ func appendBackLength(b []byte, n int) []byte {
 	return append(b, byte(n>>28), byte(n>>21)|0x80, byte(n>>14)|0x80, byte(n>>7)|0x80, byte(n)|0x80)
 }
 
-// ziplistBefore decodes the length of the entry before, and returns how many bytes
-// it takes; 0 if it is not there.
+// ziplistBefore decodes the length of the previous entry, and returns how many bytes this
+// length takes, 0 if b is too short.
 func ziplistBefore(b []byte) (n, size int) {
 	switch {
 	case len(b) > 0 && b[0] < 0xfe:
@@ -235,20 +244,11 @@ func ziplistEntry(b []byte) (e entry, size int) {
 		}
 		head++
 	}
-	if n+integer > len(b)-head {
-		return e, 0
-	}
-	data := b[head : head+n+integer : head+n+integer]
-	switch {
-	case integer > 0:
-		e.num, e.n = true, signed(data)
-	case !e.num:
-		e.text = data
-	}
-	return e, head + n + integer
+	size = e.take(b, head, n, integer)
+	return e, size
 }
 
-// eachInteger visits a set of integers, which are in ascending order: width:4 entries:4 integers, all
+// eachInteger visits an intset, whose integers ascend: width:4 entries:4 integers, all
 // little-endian.
 func eachInteger(b []byte, visit func(n int64) error) error {
 	if len(b) < 8 {
@@ -275,7 +275,7 @@ func eachInteger(b []byte, visit func(n int64) error) error {
 	return nil
 }
 
-// eachZipmap visits a hash as Redis kept small ones before 2.6: entries:1, then each
+// eachZipmap visits a zipmap, a small hash of Redis before 2.6: entries:1, then each
 // field (length, bytes), value (length, free:1, bytes, free bytes), and ff.
 func eachZipmap(b []byte, visit func(at int, field, value []byte) error) error {
 	if len(b) < 2 || b[len(b)-1] != packEnd {
@@ -306,8 +306,8 @@ func eachZipmap(b []byte, visit func(at int, field, value []byte) error) error {
 	return nil
 }
 
-// zipmapString takes a field, or a value, which has a byte that says how many unused
-// ones follow it.
+// zipmapString reads a field (gap 0), or a value (gap 1), which also has a byte with the
+// number of unused bytes after it.
 func zipmapString(r *reader, gap uint64) ([]byte, error) {
 	b, err := r.take(1, "a zipmap")
 	if err != nil {

@@ -3,19 +3,22 @@
 //
 //	type:1 value version:2 crc64:8     (the last two little-endian)
 //
-// Reading: Open checks the end, and the method of the value's kind visits what is
-// in it. Nothing is held but what a visit needs, so a large payload is not kept a
-// second time. Everything is checked while it is read, as deeply as Redis does with
+// Reading: Open checks version and checksum, and the method of the value's kind visits its
+// elements. Only what a visit needs is held, so a large payload is not copied.
+// Everything is checked while it is read, as deeply as Redis does with
 // sanitize-dump-payload: lengths against the input, counts, order, duplicates. An
-// error may therefore come after some visits, and the caller must be able to undo
-// what he did with them. Hostile input costs memory in proportion to its length at
-// most.
+// error may therefore come after some visits, and the caller must be able to undo their
+// effects. Hostile input costs memory at most in proportion to its length.
 //
-// Every encoding is read that Redis 2.8 to 7.4 writes. Values of modules are not.
+// Every encoding that Redis 2.8 to 7.4 writes is read. Values of modules are read by callers
+// that know the module.
 //
-// Writing: an Encoder appends a value to a buffer. It writes each kind in the
-// plainest encoding that holds it, since every Redis reads that and makes of it what
-// its own limits say, and says the lowest version that knows the encoding.
+// An RDB file is many values with their keys. A File reads one from a stream, and a Writer
+// writes one to a stream: neither needs a file, nor room for a value. See file.go.
+//
+// Writing: an Encoder appends a value to a buffer. It writes each kind in the plainest
+// encoding that holds it, since every Redis reads that and converts it by its own limits,
+// and states the lowest version that has the encoding.
 package rdb
 
 import (
@@ -31,10 +34,10 @@ var (
 	// ErrPayload: the payload has no valid end, was damaged, or is newer than
 	// this package.
 	ErrPayload = errors.New("payload version or checksum are wrong")
-	// ErrFormat: what is inside is not a value.
+	// ErrFormat: the content is not a valid value.
 	ErrFormat = errors.New("bad data format")
-	// ErrEmpty: it is a collection without elements, which no key can hold. It
-	// wraps ErrFormat.
+	// ErrEmpty: the value is a collection without elements, which no key can hold.
+	// ErrEmpty wraps ErrFormat.
 	ErrEmpty = fmt.Errorf("%w: no elements", ErrFormat)
 )
 
@@ -52,6 +55,7 @@ const (
 	ZSet
 	Hash
 	Stream
+	Module
 )
 
 // The types as they are in a payload: a kind in an encoding.
@@ -86,28 +90,28 @@ var kinds = [...]Kind{
 	typeHashZipmap: Hash, typeListZiplist: List, typeSetIntset: Set, typeZSetZiplist: ZSet, typeHashZiplist: Hash,
 	typeListQuicklist: List, typeStream: Stream, typeHashListpack: Hash, typeZSetListpack: ZSet,
 	typeListQuicklist2: List, typeStream2: Stream, typeSetListpack: Set, typeStream3: Stream,
-	typeHashTimedEarly: Hash, typeHashListpackEXEarly: Hash, typeHashTimed: Hash, typeHashListpackEX: Hash,
+	typeModule: Module, typeHashTimedEarly: Hash, typeHashListpackEXEarly: Hash, typeHashTimed: Hash, typeHashListpackEX: Hash,
 }
 
-// maxFieldTime is the latest time of death that a hash's field can have.
+// maxFieldTime is the latest time at which a hash's field can expire.
 const maxFieldTime = 1<<48 - 1
 
-// footer is the length of what follows the value.
+// footer is the length of version and checksum, which follow the value.
 const footer = 2 + 8
 
 // The checksum is CRC-64 with the Jones polynomial, reflected, without inversion.
 var jones = crc64.MakeTable(bits.Reverse64(0xad93d23594c935a9))
 
-// Checksum is the checksum of bytes that follow others whose checksum is crc; it
-// begins with 0.
+// Checksum returns the checksum of bytes that follow others with the checksum crc, which
+// is 0 at the beginning.
 func Checksum(crc uint64, b []byte) uint64 { return ^crc64.Update(^crc, jones, b) }
 
 // Options say how a payload is read.
 type Options struct {
-	// MaxString is how long a string, or an element, may be when it is unpacked.
-	// 0 stands for 512 MiB, which is Redis's own limit.
+	// MaxString is how long an uncompressed string or element may be; 0 stands for 512 MiB,
+	// Redis's own limit.
 	MaxString int64
-	// SkipChecksum: the checksum is not looked at, as tests want it.
+	// SkipChecksum ignores the checksum, for tests.
 	SkipChecksum bool
 }
 
@@ -117,11 +121,15 @@ type Value struct {
 	Version int // of the format, as the payload says
 
 	code byte
-	in   reader
+	in   *reader
+	own  reader // in, if the value is one of a payload
 	blob []byte // scratch: a packed collection, uncompressed
+
+	module uint64 // name and version of a module's value, if known
+	read   bool   // in a file: the value was read to its end
 }
 
-// Open checks the end of a payload and says what is in it. The payload must not
+// Open checks version and checksum of a payload and returns its value. The payload must not
 // change as long as the Value is used.
 func Open(payload []byte, o Options) (*Value, error) {
 	if len(payload) < footer {
@@ -145,11 +153,21 @@ func Open(payload []byte, o Options) (*Value, error) {
 	if o.MaxString == 0 {
 		o.MaxString = 512 << 20
 	}
-	return &Value{Kind: kinds[code], Version: version, code: code, in: reader{b: payload[:end], at: 1, most: o.MaxString}}, nil
+	v := &Value{Kind: kinds[code], Version: version, code: code, own: reader{b: payload[:end], at: 1, most: o.MaxString}}
+	v.in = &v.own
+	return v, nil
 }
 
-// end says what is wrong if something follows the value.
+// Streamed reports whether the value is read from a stream. This package then finds
+// duplicates in packed collections alone: the visitor must look for others.
+func (v *Value) Streamed() bool { return v.in.src != nil }
+
+// end ends the reading of a value. It returns an error if bytes follow a payload's value.
 func (v *Value) end() error {
+	v.read = true
+	if v.Streamed() {
+		return nil
+	}
 	if n := len(v.in.b) - v.in.at; n != 0 {
 		return fmt.Errorf("%w: %d bytes follow the value", ErrFormat, n)
 	}

@@ -9,29 +9,36 @@ import (
 	"redoubt/number"
 )
 
-// reader takes the parts of a value from the bytes of a payload.
+// reader decodes the parts of a value from the bytes of a payload, or from a stream.
 type reader struct {
-	b    []byte
+	b    []byte // the payload, or a window of the stream
 	at   int
-	most int64 // how long an unpacked string may be
+	most int64   // how long an uncompressed string may be
+	src  *source // nil: b is the whole payload
 }
 
 func short(what string) error { return fmt.Errorf("%w: it ends within %s", ErrFormat, what) }
 
 func (r *reader) left() int { return len(r.b) - r.at }
 
-// take takes n bytes.
+// take takes n bytes. From a stream it takes windowBytes at most, and they are valid until
+// the next call of any method.
 func (r *reader) take(n uint64, what string) ([]byte, error) {
 	if n > uint64(r.left()) {
-		return nil, short(what)
+		if r.src == nil {
+			return nil, short(what)
+		}
+		if err := r.fill(int(n), what); err != nil {
+			return nil, err
+		}
 	}
 	b := r.b[r.at : r.at+int(n) : r.at+int(n)]
 	r.at += int(n)
 	return b, nil
 }
 
-// The first two bits of a length say how it goes on; 11 means that no length
-// follows but a string in another encoding, of which it gives the number.
+// The first two bits of a length give its format; 11 means that a string in a special
+// encoding follows instead, whose number is in the other bits.
 const (
 	len6       = 0
 	len14      = 1
@@ -42,7 +49,7 @@ const (
 	len64 = 0x81
 )
 
-// The other encodings of a string.
+// The special encodings of a string.
 const (
 	stringInt8  = 0
 	stringInt16 = 1
@@ -92,18 +99,22 @@ func (r *reader) length() (uint64, error) {
 	return n, err
 }
 
-// count takes the number of things that follow, each of which has at least size
-// bytes.
+// count takes the number of elements that follow, each of which has at least size bytes.
 func (r *reader) count(size int, what string) (int, error) {
 	n, err := r.length()
-	if err == nil && n > uint64(r.left()/size) {
+	left := uint64(r.left())
+	if r.src != nil {
+		left = math.MaxInt64
+	}
+	if err == nil && n > left/uint64(size) {
 		err = short(what)
 	}
 	return int(n), err
 }
 
-// str takes a string. It points into the payload where that has it in plain bytes;
-// else it is put into the scratch, and is valid until that is used again.
+// str takes a string. A plain string of a payload is a slice of the payload; any other
+// string, and every string of a stream, is put into the scratch, and is valid until that is
+// used again.
 func (r *reader) str(scratch *[]byte) ([]byte, error) {
 	n, encoded, err := r.head()
 	if err != nil {
@@ -112,6 +123,9 @@ func (r *reader) str(scratch *[]byte) ([]byte, error) {
 	if !encoded {
 		if n > uint64(r.most) {
 			return nil, fmt.Errorf("%w: a string of %d bytes", ErrFormat, n)
+		}
+		if r.src != nil {
+			return r.copy(n, scratch, "a string")
 		}
 		return r.take(n, "a string")
 	}
@@ -152,25 +166,38 @@ func signed(b []byte) int64 {
 
 // lzf takes the head of a compressed string, and its bytes.
 func (r *reader) lzf() (packed []byte, size int64, err error) {
-	n, err := r.length()
+	n, size, err := r.lzfHead()
 	if err != nil {
 		return nil, 0, err
+	}
+	if r.src != nil {
+		packed, err = r.copy(n, &r.src.packed, "a compressed string")
+	} else {
+		packed, err = r.take(n, "a compressed string")
+	}
+	return packed, size, err
+}
+
+// lzfHead takes the head alone: the compressed and the uncompressed length.
+func (r *reader) lzfHead() (n uint64, size int64, err error) {
+	if n, err = r.length(); err != nil {
+		return 0, 0, err
 	}
 	whole, err := r.length()
 	if err != nil {
-		return nil, 0, err
+		return 0, 0, err
 	}
-	if packed, err = r.take(n, "a compressed string"); err != nil {
-		return nil, 0, err
+	if r.src == nil && n > uint64(r.left()) {
+		return 0, 0, short("a compressed string")
 	}
-	if whole > uint64(r.most) || whole > lzfRatio*n {
-		return nil, 0, fmt.Errorf("%w: %d bytes are said to be %d compressed", ErrFormat, whole, n)
+	if n > uint64(r.most) || whole > uint64(r.most) || whole > lzfRatio*n {
+		return 0, 0, fmt.Errorf("%w: %d bytes are said to be %d compressed", ErrFormat, whole, n)
 	}
-	return packed, int64(whole), nil
+	return n, int64(whole), nil
 }
 
-// textDouble takes a score as Redis before 4.0 wrote it: its length and text, or
-// one of three special lengths.
+// textDouble takes a score in the format of Redis before 4.0: its length and text, or one
+// of three special lengths.
 func (r *reader) textDouble() (float64, error) {
 	b, err := r.take(1, "a score")
 	if err != nil {

@@ -20,7 +20,7 @@ func (i ID) Compare(j ID) int {
 	return 1
 }
 
-// StreamInfo is what a stream knows besides its entries.
+// StreamInfo is the metadata of a stream.
 type StreamInfo struct {
 	Length     int64
 	Last       ID // the greatest id that an entry ever had
@@ -29,21 +29,21 @@ type StreamInfo struct {
 	Added      int64
 }
 
-// Unknown stands for a number of entries that cannot be told.
+// Unknown stands for a number of entries that is not known.
 const Unknown = -1
 
-// StreamVisitor is given a stream: its entries in their order, then the rest, then
-// each group, each followed by its consumers, each followed by what is pending there.
+// StreamVisitor visits a stream: its entries in order, then its metadata, then each group,
+// followed by the group's consumers, each followed by its pending entries.
 type StreamVisitor interface {
-	// Entry gives an entry: its fields and values by turns.
+	// Entry gets an entry: its fields and values alternate.
 	Entry(id ID, fields [][]byte) error
 	Info(StreamInfo) error
-	// Group gives a group. Read is how many entries it has read, or Unknown.
+	// Group gets a group. Read is how many entries the group has read, or Unknown.
 	Group(name []byte, last ID, read int64) error
-	// Consumer gives a consumer of the group. Active is -1 if it never was.
+	// Consumer gets a consumer of the group. Active is -1 if it never was active.
 	Consumer(name []byte, seen, active int64) error
-	// Pending gives an entry that was delivered to the consumer, in the order of
-	// ids. The entry itself may be gone.
+	// Pending gets an entry that was delivered to the consumer, in the order of ids. The
+	// entry itself may have been deleted.
 	Pending(id ID, delivered int64, count uint64) error
 }
 
@@ -63,7 +63,7 @@ func (v *Value) Stream(to StreamVisitor) error {
 	if err != nil {
 		return err
 	}
-	u := newUnique(v.reload())
+	u := v.unique()
 	for ; n > 0; n-- {
 		if err := s.group(u); err != nil {
 			return err
@@ -87,8 +87,8 @@ type streamReader struct {
 	wait   []pending
 }
 
-// nodes visits the entries: listpacks of some entries each, with the id to which
-// those of the entries are relative.
+// nodes visits the nodes of a stream: listpacks of some entries each, with the id to which
+// the ids of these entries are relative.
 func (s *streamReader) nodes() error {
 	n, err := s.v.in.count(2, "the nodes of a stream")
 	for ; n > 0 && err == nil; n-- {
@@ -124,8 +124,8 @@ const (
 //	live deleted fields name* 0
 //	(flags ms seq (value* | fields (name value)*) parts)*
 //
-// Names that are the node's own are not repeated; parts is how many parts the entry
-// has, for walking backwards.
+// An entry with the node's field names does not repeat them; parts is how many parts the
+// entry has, for walking backwards.
 func (s *streamReader) node(p *packed, base ID) error {
 	live, err := p.number()
 	if err != nil {
@@ -176,7 +176,7 @@ func badEntry(err error) error {
 	return err
 }
 
-// parts takes a number and then as many strings, or as many pairs.
+// parts takes a number n and then n*each strings.
 func (s *streamReader) parts(p *packed, each int) ([][]byte, error) {
 	n, err := p.number()
 	if err != nil {
@@ -203,7 +203,7 @@ func (s *streamReader) part(p *packed) error {
 	b := e.text
 	if e.num {
 		at := len(s.text)
-		// If the buffer moves, what was taken from it before stays where it was.
+		// If the buffer grows into a new one, earlier slices keep pointing into the old one.
 		s.text = strconv.AppendInt(s.text, e.n, 10)
 		b = s.text[at:len(s.text):len(s.text)]
 	}
@@ -211,7 +211,7 @@ func (s *streamReader) part(p *packed) error {
 	return nil
 }
 
-// entry visits one entry, or says that it was deleted.
+// entry visits one entry, or returns gone if it was deleted.
 func (s *streamReader) entry(p *packed, base ID) (gone bool, err error) {
 	start := p.seen
 	var head [3]int64 // flags, ms, seq
@@ -251,7 +251,7 @@ func (s *streamReader) entry(p *packed, base ID) (gone bool, err error) {
 	return false, s.to.Entry(id, s.fields)
 }
 
-// info visits what follows the entries. Redis before 7.0 did not write all of it.
+// info visits the metadata after the entries. Redis before 7.0 wrote only a part of it.
 func (s *streamReader) info() error {
 	full := s.v.code != typeStream
 	numbers := make([]uint64, 3, 8)

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// pending is an entry of a group that waits for its acknowledgement.
+// pending is an entry of a group that was delivered and not acknowledged.
 type pending struct {
 	id        ID
 	delivered int64
@@ -13,17 +13,13 @@ type pending struct {
 	owned     bool
 }
 
-// group visits a group: its name and numbers, all that is pending, and then which of
-// that each consumer has. Since visitors want the two together, what is pending in a
-// group is held, in less memory than it takes in the payload.
+// group visits a group: its name and numbers, all pending entries, and then the ids that
+// each consumer has of them. Since visitors want the two together, the pending entries of a
+// group are held in memory.
 func (s *streamReader) group(names *unique) error {
-	r := &s.v.in
-	at := r.at
-	name, err := r.str(&s.name)
+	r := s.v.in
+	name, err := s.newName(names)
 	if err != nil {
-		return err
-	}
-	if err := names.add(at, name); err != nil {
 		return err
 	}
 	last, err := s.id()
@@ -48,7 +44,7 @@ func (s *streamReader) group(names *unique) error {
 	if err != nil {
 		return err
 	}
-	u := newUnique(s.v.reload())
+	u := s.v.unique()
 	for ; n > 0; n-- {
 		if err := s.consumer(u); err != nil {
 			return err
@@ -62,6 +58,16 @@ func (s *streamReader) group(names *unique) error {
 	return nil
 }
 
+// newName takes a name that is not among names, and adds it.
+func (s *streamReader) newName(names *unique) ([]byte, error) {
+	at := s.v.in.at
+	name, err := s.v.in.str(&s.name)
+	if err != nil {
+		return nil, err
+	}
+	return name, names.add(at, name)
+}
+
 // id takes an id as two numbers.
 func (s *streamReader) id() (id ID, err error) {
 	if id.Ms, err = s.v.in.length(); err == nil {
@@ -70,8 +76,8 @@ func (s *streamReader) id() (id ID, err error) {
 	return id, err
 }
 
-// position is how many entries a group has read that is at an id, where the payload
-// does not say it: known at the ends of the stream only.
+// position returns how many entries a group at an id has read, if the payload does not say
+// so: this is known only at the ends of the stream.
 func (s *streamReader) position(id ID) int64 {
 	a := &s.about
 	last := id.Compare(a.Last)
@@ -90,12 +96,12 @@ func (s *streamReader) position(id ID) int64 {
 	return Unknown
 }
 
-// pendingSize is how many bytes of a payload a pending entry takes at least.
+// pendingSize is the least size of a pending entry in a payload.
 const pendingSize = 16 + 8 + 1
 
-// pending takes what is pending in a group.
+// pending takes the pending entries of a group.
 func (s *streamReader) pending() error {
-	r := &s.v.in
+	r := s.v.in
 	n, err := r.count(pendingSize, "the pending entries of a stream")
 	s.wait = s.wait[:0]
 	for ; n > 0 && err == nil; n-- {
@@ -108,7 +114,7 @@ func (s *streamReader) pending() error {
 			s.wait = append(s.wait, w)
 		}
 	}
-	// They are in order as Redis writes them.
+	// Redis writes them in order, but the format does not demand it.
 	order := func(x, y pending) int { return x.id.Compare(y.id) }
 	if !slices.IsSortedFunc(s.wait, order) {
 		slices.SortFunc(s.wait, order)
@@ -121,15 +127,11 @@ func (s *streamReader) pending() error {
 	return err
 }
 
-// consumer visits a consumer and what is pending there.
+// consumer visits a consumer and its pending entries.
 func (s *streamReader) consumer(names *unique) error {
-	r := &s.v.in
-	at := r.at
-	name, err := r.str(&s.name)
+	r := s.v.in
+	name, err := s.newName(names)
 	if err != nil {
-		return err
-	}
-	if err := names.add(at, name); err != nil {
 		return err
 	}
 	seen, err := r.millis()

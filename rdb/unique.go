@@ -6,9 +6,9 @@ import (
 	"hash/maphash"
 )
 
-// unique finds elements that come twice. It does not hold them: it knows where in
-// the payload each was and reads it again there when another has the same hash. So
-// it takes 16 to 32 bytes for each element that was read, whatever its length.
+// unique finds duplicate elements. It is a hash table of the elements' offsets in the
+// payload, and reads an element again when another has the same hash. So it takes 16 to 32
+// bytes for each element that was read, whatever its length.
 type unique struct {
 	hash []uint32
 	at   []int // -1 is a free place
@@ -16,13 +16,17 @@ type unique struct {
 	load func(at int) []byte
 }
 
-// seed makes the hashes ones that nobody who makes a payload knows.
+// seed keeps the author of a payload from choosing elements whose hashes collide.
 var seed = maphash.MakeSeed()
 
 func newUnique(load func(at int) []byte) *unique { return &unique{load: load} }
 
-// add notes the element at an offset, or says that there was one like it.
+// add notes the element at an offset, or returns an error if it is a duplicate. A nil
+// unique finds nothing.
 func (u *unique) add(at int, element []byte) error {
+	if u == nil {
+		return nil
+	}
 	if 4*u.n >= 3*len(u.at) {
 		u.grow()
 	}

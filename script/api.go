@@ -23,8 +23,8 @@ func sha1hex(c *lua.Call) error {
 	return nil
 }
 
-// errorReply makes a table that is an error when it is returned. The text may
-// begin with a dash; without a code it gets one.
+// errorReply makes a table that becomes an error reply if the script returns it. The text
+// may begin with a dash; a text without a code gets the code ERR.
 func (st *state) errorReply(c *lua.Call) error {
 	if c.Len() != 1 || c.Arg(0).Kind() != lua.KindString {
 		c.Return(st.errorTable("ERR " + msgBadReply).Value())
@@ -53,7 +53,7 @@ func (st *state) statusReply(c *lua.Call) error {
 	return nil
 }
 
-// setRepl is accepted: there is nothing to choose.
+// setRepl checks its argument and has no effect.
 func setRepl(c *lua.Call) error {
 	if c.Len() != 1 {
 		return raise(c, "redis.set_repl() requires one argument.")
@@ -94,14 +94,14 @@ func (st *state) aclCheck(c *lua.Call) error {
 	return nil
 }
 
-// logLine is one that is written when the script is over: it may be run again
-// before that.
+// logLine is a line for the log, written when the script is over, since the script may be
+// rolled back and run again before that.
 type logLine struct {
 	level slog.Level
 	text  string
 }
 
-// maxLog is how many bytes of lines a script may leave in the log.
+// maxLog is how many bytes a script may write to the log.
 const maxLog = 1 << 20
 
 var logLevels = [...]slog.Level{slog.LevelDebug, slog.LevelDebug, slog.LevelInfo, slog.LevelWarn}

@@ -10,36 +10,36 @@ import (
 	"redoubt/lua"
 )
 
-// The cache of compiled scripts. Like Redis 7.4 it keeps what SCRIPT LOAD brought
-// until SCRIPT FLUSH, and only the latest of what came by EVAL alone: an
-// application that puts its arguments into the script's text would fill it.
+// The cache of compiled scripts. Like Redis 7.4 it keeps the scripts of SCRIPT LOAD
+// until SCRIPT FLUSH, and of scripts that came by EVAL alone only the most recently used:
+// an application that puts its arguments into the script's text would fill the cache.
 //
-// "Latest" costs a hit nothing but a load: a script carries the number of the last
-// new script that came before it was used, and the one with the lowest goes.
+// Recency costs a hit only an atomic load: a script stores the count of new scripts at the
+// time of its last use, and the script with the lowest count is evicted.
 
-// maxEvals is how many scripts are kept that came by EVAL.
+// maxEvals is how many scripts that came by EVAL alone are kept.
 const maxEvals = 500
 
 type digest [sha1.Size]byte
 
-// compiled is a script that can be run by any interpreter.
+// compiled is a script that any interpreter can run.
 type compiled struct {
 	program // its name is the digest in hexadecimal
 	sha     digest
 	bytes   int64
-	loaded  atomic.Bool  // by SCRIPT LOAD: it stays
-	used    atomic.Int64 // see above
+	loaded  atomic.Bool  // by SCRIPT LOAD: never evicted
+	used    atomic.Int64 // cache.news at the last use
 }
 
 type cache struct {
 	mu      sync.RWMutex
 	scripts map[digest]*compiled
-	evals   map[digest]*compiled // those that may go
+	evals   map[digest]*compiled // the scripts that may be evicted
 	bytes   int64
 	evicted int64
 	news    atomic.Int64
-	// flagged is how many scripts say that they do not write: while there are
-	// none, nobody needs to look.
+	// flagged is how many scripts have the flag no-writes: digestReads looks nothing up
+	// while there are none.
 	flagged atomic.Int64
 }
 
@@ -60,7 +60,7 @@ func (c *cache) get(sha *digest) *compiled {
 	return s
 }
 
-// add puts a script into the cache, and returns the one that is there now.
+// add puts a script into the cache, unless it is there, and returns the cached one.
 func (c *cache) add(s *compiled, load bool) *compiled {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -87,7 +87,7 @@ func (c *cache) add(s *compiled, load bool) *compiled {
 	return s
 }
 
-// evict drops the script that was used least lately. With mu held.
+// evict drops the least recently used script. mu is held.
 func (c *cache) evict() {
 	var oldest *compiled
 	for _, s := range c.evals {
@@ -128,7 +128,7 @@ func parseSHA(text []byte) (d digest, ok bool) {
 	return d, err == nil
 }
 
-// compile makes a script of its text. Errors are for the client.
+// compile compiles the text of a script. Errors are for the client.
 func compile(body []byte, sha digest) (*compiled, error) {
 	f, head, err := shebang(body)
 	if err != nil {
@@ -144,5 +144,5 @@ func compile(body []byte, sha digest) (*compiled, error) {
 	}, nil
 }
 
-// compiledBytes is about what a script takes besides its text.
+// compiledBytes is about what a compiled script takes besides its text.
 const compiledBytes = 512

@@ -20,7 +20,7 @@ func (st *state) call(c *lua.Call, raised bool) error {
 	if st.run.c == nil {
 		return raise(c, "redis.call/pcall can only be called inside a script invocation")
 	}
-	if j := st.run.job; j != nil && j.stop.wished() { // a command may take long
+	if j := st.run.job; j != nil && j.stop.wished() { // before a command that may take long
 		if err := st.tick(); err != nil {
 			return lua.Abort(err)
 		}
@@ -60,7 +60,7 @@ func (st *state) deliver(c *lua.Call, t *lua.Table, raised bool) error {
 	return nil
 }
 
-// raise raises an error of ours as Redis does: as a table.
+// raise raises an error of the redis library as Redis does: as a table.
 func raise(c *lua.Call, msg string) error {
 	t := c.State().NewTable(0, 1)
 	_ = t.SetStr("err", lua.String("ERR "+msg))
@@ -76,12 +76,12 @@ func raiseValue(c *lua.Call, v lua.Value) error {
 // errorTable makes the table that stands for an error.
 func (st *state) errorTable(text string) *lua.Table {
 	t := st.NewTable(0, 2)
-	_ = t.SetStr("err", lua.String(strings.TrimRight(text, "\r\n"))) // what is too much is found at the next allocation
+	_ = t.SetStr("err", lua.String(strings.TrimRight(text, "\r\n"))) // a limit passed shows at the next allocation
 	return t
 }
 
-// gather makes the arguments of a command, in buffers that are used again. It
-// returns what is wrong with them.
+// gather makes the arguments of a command, in buffers that are reused. It
+// returns an error text if they are invalid.
 func (st *state) gather(c *lua.Call) (msg string) {
 	n := c.Len()
 	if n == 0 {
@@ -163,11 +163,10 @@ func (st *state) perform() (failure string) {
 	return failure
 }
 
-// epoch is any time: to ask how long ago that was costs less than to ask for the
-// time.
+// epoch is an arbitrary time: time.Since of it costs less than time.Now.
 var epoch = time.Now()
 
-// refuse says why the command that gather made is not run at all.
+// refuse returns why the command that gather made must not be run, or "".
 func (st *state) refuse(cmd *command.Command) string {
 	r := &st.run
 	switch {
@@ -205,7 +204,7 @@ func denial(err error) string {
 	return command.Text(err)
 }
 
-// coded gives an error a code if it has none.
+// coded prefixes the code ERR to an error of one word.
 func coded(text string) string {
 	if strings.IndexByte(text, ' ') < 0 {
 		return "ERR " + text

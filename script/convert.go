@@ -9,15 +9,14 @@ import (
 	"redoubt/wire"
 )
 
-// converter makes replies of Lua values.
+// converter converts Lua values to replies.
 type converter struct {
 	w *wire.Writer
-	// resp is the version that the script chose. What it returns is written for its
-	// client, whatever that speaks, except booleans: those of version 2 are 1 and
-	// null.
+	// resp is the version that the script chose with setresp. Values are written in the
+	// client's version, except booleans: if resp is 2 they are 1 and null.
 	resp  int
-	limit int // of bytes in w, 0 if there is none
-	// take, if set, accounts for what is written; held is what was.
+	limit int // of bytes in w, 0: none
+	// take, if set, accounts for the memory of the reply; held bytes are accounted for.
 	take func(bytes int64) bool
 	held int
 }
@@ -25,7 +24,7 @@ type converter struct {
 // maxDepth is how deep a reply may be nested: as deep as Lua's stack is in Redis.
 const maxDepth = 7990
 
-// replyStep is how much of a reply is written until it is accounted for.
+// replyStep is how many bytes of a reply are written between two calls of take.
 const replyStep = 16 << 10
 
 var (
@@ -77,8 +76,8 @@ func truncate(f float64) int64 {
 	return math.MinInt64
 }
 
-// table writes a table: an array, unless a field says that it stands for something
-// else. The fields are asked for in Redis's order.
+// table writes a table: an array, unless a field such as err or map names another type.
+// The fields are looked up in Redis's order.
 func (c *converter) table(t *lua.Table, depth int) error {
 	if v := t.GetStr("err"); v.Kind() == lua.KindString {
 		c.w.Error(errorText(v.Str()))
@@ -158,7 +157,7 @@ func (c *converter) bigNumber(digits string) {
 	c.w.Buf = append(append(append(c.w.Buf, '('), digits...), '\r', '\n')
 }
 
-// cut is as much of a text as C sees.
+// cut returns a text up to its first zero byte, as C reads it.
 func cut(s string) string {
 	if i := strings.IndexByte(s, 0); i >= 0 {
 		return s[:i]
@@ -171,5 +170,5 @@ func oneLine(s string) string { return lineBreaks.Replace(s) }
 
 var lineBreaks = strings.NewReplacer("\r", " ", "\n", " ")
 
-// errorText is the text of an error reply, without line breaks at its end.
+// errorText returns the text of an error reply, without line breaks at its end.
 func errorText(s string) string { return strings.TrimRight(cut(s), "\r\n") }

@@ -1,18 +1,18 @@
 // Package script runs Lua for clients: EVAL and its kin, and functions.
 //
 // A script is a command like any other: a handler over a command.Ctx, which may be
-// rolled back and run again. redis.call goes to Ctx.Do, so what a script does is
-// part of the one execution that it is. Whatever would be seen outside of it, such
-// as lines for the log, is kept until its end.
+// rolled back and run again. redis.call goes to Ctx.Do, so the commands of a script are
+// part of its one execution. Effects outside of the execution, such as lines for the log,
+// are held back until its end.
 //
 // Where a script runs:
-//   - On an event loop first, with a small budget of instructions. Most scripts are
-//     done by then, and cost what their commands cost.
-//   - When the budget is used up, or a command needs it, the execution is rolled
-//     back and run again on a worker, as long as it takes. Only clients that
-//     want the same keys wait. Such a script is in the list of running ones, and
-//     can be killed: it is then rolled back whole, even if it has written.
-//   - A script that took its budget before goes to a worker at once.
+//   - On an event loop first, with a small budget of instructions. Most scripts end
+//     within it, and cost what their commands cost.
+//   - When the budget is used up, or a command needs a worker, the execution is rolled
+//     back and run again on a worker, without a limit. Only clients that use the same
+//     keys wait. Such a script is in the list of running scripts, and can be killed: it is
+//     then rolled back whole, even if it has written.
+//   - A script that used up its budget lately goes to a worker at once.
 //
 // Interpreters (state.go) are kept in two pools, one for EVAL and one for
 // functions, whose sandboxes differ a little. A script leaves nothing behind in
@@ -20,8 +20,8 @@
 // Compiled scripts (cache.go) belong to no interpreter.
 //
 // Functions (library.go, registry.go): the sources of libraries are rows of the
-// store. What is compiled of them is a registry in memory that is replaced when a
-// change is committed; a transaction that has changed libraries sees its own.
+// store. The compiled libraries are a registry in memory, which is replaced when a
+// change is committed; a transaction that has changed libraries sees its own registry.
 package script
 
 import (
@@ -34,19 +34,19 @@ import (
 	"redoubt/keyspace"
 )
 
-// Options make an Engine. All functions may be called on any goroutine.
+// Options configure an Engine. All functions may be called on any goroutine.
 type Options struct {
 	// Version and VersionNum are REDIS_VERSION and REDIS_VERSION_NUM.
 	Version    string
 	VersionNum int
-	// Threshold is from when on a running script can be killed.
+	// Threshold is busy-reply-threshold: how long a script may run before it is reported as slow.
 	Threshold func() time.Duration
 	// Memory is how many bytes a script may hold.
 	Memory func() int64
-	// Unrestricted, if set, lets scripts call what they may not, for tests.
+	// Unrestricted, if set, lets scripts call commands with the flag NoScript, for tests.
 	Unrestricted *atomic.Bool
 	Logger       *slog.Logger
-	// Limited is for lines that any script can cause by itself; nil: Logger.
+	// Limited gets lines that any script can cause; nil: Logger.
 	Limited *slog.Logger
 }
 
@@ -82,10 +82,10 @@ func New(o Options) *Engine {
 	return e
 }
 
-// SetTable tells which commands scripts can run.
+// SetTable sets the commands that scripts can run.
 func (e *Engine) SetTable(t *command.Table) { e.table = t }
 
-// Open loads the libraries of a store, and has itself told of changes.
+// Open loads the libraries of a store, and subscribes to changes.
 func (e *Engine) Open(space *keyspace.Space) error {
 	list, err := space.Libraries()
 	if err != nil {
@@ -96,7 +96,7 @@ func (e *Engine) Open(space *keyspace.Space) error {
 	return nil
 }
 
-// Figures are what INFO tells.
+// Figures are the statistics for INFO.
 type Figures struct {
 	Scripts, ScriptBytes                       int64
 	Libraries, Functions, FunctionBytes        int64
@@ -108,7 +108,7 @@ type Figures struct {
 	Longest time.Duration
 }
 
-// Figures gives them.
+// Figures returns the present statistics.
 func (e *Engine) Figures() Figures {
 	var f Figures
 	f.Scripts, f.ScriptBytes, f.EvictedEvals = e.cache.figures()
@@ -120,5 +120,5 @@ func (e *Engine) Figures() Figures {
 	return f
 }
 
-// stateBytes is about what an interpreter takes.
+// stateBytes is about how many bytes an interpreter takes.
 const stateBytes = 40 << 10

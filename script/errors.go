@@ -44,11 +44,11 @@ const (
 	msgLibraryNames = "Library names can only contain letters, numbers, or underscores(_) and must be at least one character long"
 )
 
-// killed is what the client of a killed script is told, in Redis's words: SCRIPT KILL
-// also of a function. Unlike in Redis nothing that the script wrote stays.
+// killed is the error of a killed script, with Redis's text, which names SCRIPT KILL also
+// for a function. Unlike in Redis, everything that the script wrote is undone.
 type killed struct {
 	name  string
-	chunk string // where it was, and
+	chunk string // the place where the script was killed
 	line  int
 }
 
@@ -56,13 +56,13 @@ func (k *killed) Error() string {
 	return fmt.Sprintf("ERR Script killed by user with SCRIPT KILL... script: %s, on @%s:%d.", k.name, k.chunk, k.line)
 }
 
-// aloneError is what the client of a script is told that kept all others waiting.
+// aloneError is the error of a script that held the whole keyspace for too long.
 func aloneError(name string) error {
 	return command.Error("BUSY Script used keys that it did not declare while others did, so it ran alone, and for longer than " +
 		"busy-reply-threshold; what it wrote is undone. script: " + name)
 }
 
-// memoryError is what the client of a script is told that wanted too much.
+// memoryError is the error of a script that exceeded lua-memory-limit.
 func memoryError(name string, limit int64) error {
 	return command.Error(fmt.Sprintf("ERR Script holds more than the %d bytes that lua-memory-limit allows, and what it wrote is undone. script: %s", limit, name))
 }

@@ -10,8 +10,8 @@ import (
 
 // EVAL and its kin, and SCRIPT.
 
-// Commands are the commands that are run as transactions, without those of the
-// containers SCRIPT and FUNCTION.
+// Commands returns the scripting commands that are run as transactions, without the
+// subcommands of SCRIPT and FUNCTION.
 func (e *Engine) Commands() []*command.Command {
 	const flags = command.NoScript | command.Stale | command.SkipMonitor | command.NoMandatoryKeys | command.MovableKeys
 	const write, read = flags | command.MayReplicate, flags | command.ReadOnly
@@ -65,7 +65,7 @@ func (e *Engine) Commands() []*command.Command {
 	}
 }
 
-// ScriptCommands are the subcommands of SCRIPT that are run as transactions. They
+// ScriptCommands returns the subcommands of SCRIPT that are run as transactions. They
 // change only memory, and may be run again.
 func (e *Engine) ScriptCommands() []*command.Command {
 	return []*command.Command{
@@ -139,8 +139,7 @@ func (e *Engine) evalSHA(c *command.Ctx, ro bool) error {
 	return errNoScript
 }
 
-// compileWork is how many bytes of other work compiling a byte is about as much
-// as.
+// compileWork is the cost of compiling one byte, in the bytes of Tx.Heavy.
 const compileWork = 32
 
 // find finds a script by its text, or compiles it.
@@ -192,7 +191,7 @@ func (e *Engine) scriptFlush(c *command.Ctx) error {
 	return nil
 }
 
-// bodyReads says of a call of EVAL whether its script says that it does not write.
+// bodyReads reports whether the script of an EVAL has the flag no-writes.
 func (e *Engine) bodyReads(args [][]byte) bool {
 	if len(args) < 2 || len(args[1]) < 2 || args[1][0] != '#' {
 		return false

@@ -14,15 +14,15 @@ import (
 
 // FUNCTION.
 
-// FunctionCommands are the subcommands of FUNCTION that are run as transactions.
+// FunctionCommands returns the subcommands of FUNCTION that are run as transactions.
 func (e *Engine) FunctionCommands() []*command.Command {
 	const write = command.Write | command.NoScript
 	tips := []string{"request_policy:all_shards", "response_policy:all_succeeded"}
 	return []*command.Command{
 		{
-			// Slow, not Alone: the code is compiled and run before the rest is
-			// latched.
-			Name: "load", Group: command.Scripting, Since: "7.0.0", Arity: -3, Flags: write | command.DenyOOM | command.Slow,
+			// OnWorker, not Exclusive: the code is compiled and run before the keyspace latch
+			// is taken.
+			Name: "load", Group: command.Scripting, Since: "7.0.0", Arity: -3, Flags: write | command.DenyOOM | command.OnWorker,
 			Tips:       tips,
 			Syntax:     "[REPLACE] function-code",
 			Summary:    "Stores a library and the functions that it registers.",
@@ -30,7 +30,7 @@ func (e *Engine) FunctionCommands() []*command.Command {
 			Run:        e.functionLoad,
 		},
 		{
-			Name: "delete", Group: command.Scripting, Since: "7.0.0", Arity: 3, Flags: write | command.Alone,
+			Name: "delete", Group: command.Scripting, Since: "7.0.0", Arity: 3, Flags: write | command.Exclusive,
 			Tips:       tips,
 			Syntax:     "library-name",
 			Summary:    "Deletes a library with its functions.",
@@ -38,7 +38,7 @@ func (e *Engine) FunctionCommands() []*command.Command {
 			Run:        e.functionDelete,
 		},
 		{
-			Name: "flush", Group: command.Scripting, Since: "7.0.0", Arity: -2, Flags: write | command.Alone,
+			Name: "flush", Group: command.Scripting, Since: "7.0.0", Arity: -2, Flags: write | command.Exclusive,
 			Tips:       tips,
 			Syntax:     "[ASYNC|SYNC]",
 			Summary:    "Deletes all libraries.",
@@ -46,7 +46,7 @@ func (e *Engine) FunctionCommands() []*command.Command {
 			Run:        e.functionFlush,
 		},
 		{
-			Name: "restore", Group: command.Scripting, Since: "7.0.0", Arity: -3, Flags: write | command.DenyOOM | command.Slow,
+			Name: "restore", Group: command.Scripting, Since: "7.0.0", Arity: -3, Flags: write | command.DenyOOM | command.OnWorker,
 			Tips:       tips,
 			Syntax:     "serialized-value [policy=<FLUSH|APPEND|REPLACE>]",
 			Summary:    "Stores the libraries of a payload that FUNCTION DUMP made.",
@@ -90,7 +90,7 @@ func (e *Engine) functionLoad(c *command.Ctx) error {
 	if err != nil {
 		return clientError(err, "the library", e.Memory())
 	}
-	if c.Tx.Whole() {
+	if c.Tx.WantsOneState() {
 		return c.Tx.Err()
 	}
 	r := e.view(c)
@@ -109,7 +109,7 @@ func (e *Engine) functionLoad(c *command.Ctx) error {
 	return nil
 }
 
-// clientError makes of an error that loading a library gave one for the client.
+// clientError turns an error of loading a library into one for the client.
 func clientError(err error, what string, limit int64) error {
 	var own command.Error
 	if errors.As(err, &own) {
@@ -143,7 +143,7 @@ func (e *Engine) functionFlush(c *command.Ctx) error {
 	return nil
 }
 
-// syntaxError is the answer to a subcommand that is called in a wrong way.
+// syntaxError is the error of a subcommand with wrong arguments.
 func syntaxError(args [][]byte) error {
 	return command.Error(fmt.Sprintf("ERR unknown subcommand or wrong number of arguments for '%.128s'. Try %s HELP.",
 		args[1], strings.ToUpper(string(args[0]))))
@@ -157,6 +157,32 @@ func (e *Engine) functionDump(c *command.Ctx) error {
 	}
 	c.Reply.Bulk(rdb.AppendLibraries(nil, sources))
 	return nil
+}
+
+// fit compiles libraries and returns a registry of them alone.
+func (e *Engine) fit(sources []string) (*registry, error) {
+	fresh := emptyRegistry()
+	for _, s := range sources {
+		l, err := e.prepare(s)
+		if err != nil {
+			return nil, clientError(err, "a library", e.Memory())
+		}
+		if fresh.libraries[l.name] != nil {
+			return nil, command.Error("ERR Library '" + l.name + "' already exists")
+		}
+		if err := fresh.clash(l); err != nil {
+			return nil, err
+		}
+		fresh.add(l)
+	}
+	return fresh, nil
+}
+
+// CheckLibraries returns an error unless these libraries can be loaded together into an
+// empty registry.
+func (e *Engine) CheckLibraries(sources []string) error {
+	_, err := e.fit(sources)
+	return err
 }
 
 func (e *Engine) functionRestore(c *command.Ctx) error {
@@ -182,22 +208,12 @@ func (e *Engine) functionRestore(c *command.Ctx) error {
 	case err != nil:
 		return command.Error("ERR " + err.Error())
 	}
-	// What is in the payload must fit together first.
-	fresh := emptyRegistry()
-	for _, s := range sources {
-		l, err := e.prepare(s)
-		if err != nil {
-			return clientError(err, "a library", e.Memory())
-		}
-		if fresh.libraries[l.name] != nil {
-			return command.Error("ERR Library '" + l.name + "' already exists")
-		}
-		if err := fresh.clash(l); err != nil {
-			return err
-		}
-		fresh.add(l)
+	// The libraries of the payload must not clash among themselves.
+	fresh, err := e.fit(sources)
+	if err != nil {
+		return err
 	}
-	if c.Tx.Whole() {
+	if c.Tx.WantsOneState() {
 		return c.Tx.Err()
 	}
 	names := slices.Sorted(maps.Keys(fresh.libraries))

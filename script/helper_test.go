@@ -10,6 +10,7 @@ import (
 
 	"redoubt/command"
 	"redoubt/engine"
+	"redoubt/engine/mem"
 	"redoubt/keyspace"
 	"redoubt/wire"
 )
@@ -44,7 +45,11 @@ func newBench(t testing.TB) *bench {
 		{Name: "multi", Arity: 1, Flags: command.NoScript, Run: run},
 		{Name: "script", Arity: -2, Subs: b.ScriptCommands()},
 	}, b.Commands()))
-	b.tx.FX, b.tx.Rows.Batch, b.tx.Space = new(keyspace.Effects), new(engine.Batch), new(keyspace.Space)
+	space, err := keyspace.Open(mem.New(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.tx.FX, b.tx.Rows.Batch, b.tx.Space = new(keyspace.Effects), new(engine.Batch), space
 	b.tx.Worker = true
 	return b
 }

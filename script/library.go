@@ -11,11 +11,10 @@ import (
 	"redoubt/lua"
 )
 
-// library is a library of functions, compiled. Its code was run once to find out
-// which functions it registers; each interpreter that calls one of them runs it
-// once more, to have the functions as values. So what a library keeps in local
-// variables is kept for each interpreter by itself: it is for constants, not for
-// data.
+// library is a compiled library of functions. Its code was run once to find out
+// which functions it registers; each interpreter that calls one of them runs the code
+// once more, to have the functions as values. So each interpreter has its own local
+// variables of a library: they are for constants, not for data.
 type library struct {
 	name      string
 	source    string
@@ -34,13 +33,13 @@ type loading struct {
 	lib   *library
 	found map[string]lua.Value
 	seen  []*function
-	start time.Time // when set, it may take loadTime
+	start time.Time // unused when an interpreter runs the code again
 }
 
 const (
 	// loadTime is how long a library may take to register its functions.
 	loadTime = 500 * time.Millisecond
-	// loadTick is after how many instructions it is asked for the time.
+	// loadTick is after how many instructions the time is checked.
 	loadTick = 20000
 )
 
@@ -110,14 +109,14 @@ func (st *state) load(ld *loading) error {
 	return command.Error("ERR Error registering functions: " + errorText(msg))
 }
 
-// setIndex chooses which globals there are.
+// setIndex chooses the table in which globals are looked up: whole or lean.
 func (st *state) setIndex(v lua.Value) {
 	st.index.SetReadonly(false)
 	set(st.index, "__index", v)
 	st.index.SetReadonly(true)
 }
 
-// function gives a function as a value of this interpreter.
+// function returns a function as a value of this interpreter.
 func (st *state) function(p *program) (lua.Value, error) {
 	if fs := st.loaded[p.lib]; fs != nil {
 		return fs[p.name], nil
@@ -131,7 +130,7 @@ func (st *state) function(p *program) (lua.Value, error) {
 	return ld.found[p.name], nil
 }
 
-// purge forgets libraries that are not there any more.
+// purge forgets libraries that are not in the registry any more.
 func (st *state) purge() {
 	r := st.e.registry.Load()
 	if r.version == st.version {
@@ -145,8 +144,8 @@ func (st *state) purge() {
 	st.version = r.version
 }
 
-// prepared keeps libraries that are being loaded: a command that changes libraries
-// is run a second time when everything is latched, and then applied.
+// prepared keeps compiled libraries while they are loaded: a command that changes libraries
+// is run a second time under the keyspace latch, and its change is then published.
 type prepared struct {
 	mu   sync.Mutex
 	libs map[digest]*library

@@ -8,12 +8,12 @@ import (
 	"redoubt/lua"
 )
 
-// parser makes Lua values of replies. They were written by commands of ours, so
+// parser converts replies to Lua values. Replies come from this server's commands, so
 // they are well-formed.
 type parser struct {
 	st  *state
 	b   []byte
-	err error // the script holds too much memory
+	err error // set when the script holds too much memory
 }
 
 // line takes the rest of a line.
@@ -117,7 +117,7 @@ func (p *parser) value() lua.Value {
 		}
 		return p.value()
 	}
-	return p.array() // also what is pushed
+	return p.array() // also for push messages
 }
 
 func (p *parser) array() lua.Value {
@@ -134,8 +134,7 @@ func (p *parser) array() lua.Value {
 	return t.Value()
 }
 
-// field makes a table of one field, the form of all replies that Lua has no type
-// for.
+// field makes a table of one field, the form of replies for which Lua has no type.
 func (p *parser) field(name string, v lua.Value) lua.Value {
 	t := p.st.NewTable(0, 1)
 	p.note(t.SetStr(name, v))

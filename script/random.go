@@ -6,21 +6,20 @@ import (
 	"redoubt/lua"
 )
 
-// random is the source of math.random: the same linear congruence, modulo 2^48,
-// as C's lrand48, so that a script which seeds it gets the numbers that it gets
-// from Redis. Each execution begins with its own seed, the same when it is run
-// again.
+// random is the generator of math.random: the same linear congruence, modulo 2^48, as C's
+// lrand48, so that a script which seeds it gets the same numbers as from Redis. Each
+// execution begins with its own seed, which is the same when it is run again.
 type random uint64
 
 func (r *random) seed(n int32) { *r = random(uint64(uint32(n))<<16|0x330E) & (1<<48 - 1) }
 
-// next gives 31 bits.
+// next returns the next 31 bits.
 func (r *random) next() int32 {
 	*r = (*r*0x5DEECE66D + 0xB) & (1<<48 - 1)
 	return int32(*r >> 17)
 }
 
-// float gives a number from 0 up to 1, without 1.
+// float returns a number in [0, 1).
 func (r *random) float() float64 {
 	return float64(r.next()%math.MaxInt32) / math.MaxInt32
 }

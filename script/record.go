@@ -6,18 +6,16 @@ import (
 	"redoubt/command"
 )
 
-// Record is what scripts of one client have run, for statistics. It counts once
-// their execution is over: one that is rolled back and run again counts from
-// the start.
+// Record lists the commands that scripts of one client have run, for statistics. It is valid
+// once the execution is over: an execution that is rolled back and run again starts anew.
 type Record struct {
 	Commands []Ran
-	// Errors are the texts of errors that commands gave.
+	// Errors are the texts of the commands' errors.
 	Errors []string
-	// Lines are the commands with their arguments, for monitors, if Verbose is
-	// set.
+	// Lines are the commands with their arguments, for MONITOR, if Verbose is set.
 	Lines   []Line
 	Verbose bool
-	// Known: the error that a script ended with is among Errors.
+	// Known reports that the error with which a script ended is among Errors.
 	Known bool
 }
 
@@ -28,18 +26,18 @@ type Ran struct {
 	Took                    time.Duration
 }
 
-// Line is a call for monitors.
+// Line is a call, for MONITOR.
 type Line struct {
 	Cmd  *command.Command
 	DB   int
 	Args [][]byte
 }
 
-// Recorder is a command.Caller that wants a record. It returns the place for it,
-// and sets Verbose.
+// Recorder is a command.Caller that wants a record: Recording returns the Record to fill,
+// with Verbose set by the caller.
 type Recorder interface{ Recording() *Record }
 
-// Reset forgets all, and keeps the memory.
+// Reset empties the record, and keeps its memory.
 func (r *Record) Reset() {
 	clear(r.Commands)
 	clear(r.Errors)
@@ -66,7 +64,7 @@ func (r *Record) ran(cmd *command.Command, took time.Duration) {
 	c.Took += took
 }
 
-// failed notes an error; cmd is nil if there is no such command.
+// failed notes an error of a command; cmd is nil if the command is unknown.
 func (r *Record) failed(cmd *command.Command, rejected bool, text string) {
 	if cmd != nil {
 		if rejected {

@@ -6,8 +6,8 @@ import (
 	"redoubt/lua"
 )
 
-// redis.register_function, which a library calls while it is loaded: with a name
-// and a function, or with a table of named arguments.
+// redis.register_function, which a library calls while it is loaded: its arguments are a name
+// and a function, or a table of named arguments.
 
 func (st *state) registerFunction(c *lua.Call) error {
 	if st.loading == nil {

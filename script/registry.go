@@ -8,8 +8,7 @@ import (
 	"redoubt/keyspace"
 )
 
-// registry is a state of all libraries. It is never changed: a change makes
-// another one.
+// registry holds all libraries. A published registry is immutable: a change makes a new one.
 type registry struct {
 	version   uint64
 	libraries map[string]*library
@@ -42,7 +41,7 @@ func (r *registry) clone() *registry {
 	}
 }
 
-// remove takes a library out of a registry that nobody has seen yet.
+// remove removes a library from a registry that is not published yet.
 func (r *registry) remove(name string) {
 	l := r.libraries[name]
 	if l == nil {
@@ -57,7 +56,7 @@ func (r *registry) remove(name string) {
 	}
 }
 
-// add puts a library into a registry that nobody has seen yet.
+// add adds a library to a registry that is not published yet.
 func (r *registry) add(l *library) {
 	r.remove(l.name)
 	r.libraries[l.name] = l
@@ -79,7 +78,7 @@ func (r *registry) clash(l *library) error {
 	return nil
 }
 
-// size is about what a library takes.
+// size returns about how many bytes a library takes.
 func (l *library) size() int64 {
 	n := int64(len(l.source)+len(l.name)) + 512
 	for _, f := range l.functions {
@@ -121,8 +120,7 @@ func (e *Engine) apply(r *registry, changes []keyspace.LibraryChange) *registry 
 	return r
 }
 
-// view is the registry as an execution sees it: with what its own batch has
-// changed.
+// view returns the registry as an execution sees it: with the changes of its own batch.
 func (e *Engine) view(c *command.Ctx) *registry {
 	r := e.registry.Load()
 	if changes := c.Tx.LibraryChanges(); len(changes) > 0 {

@@ -12,29 +12,28 @@ import (
 	"redoubt/lua"
 )
 
-// program is what can be run: a script, or a function of a library.
+// program is a script or a function of a library.
 type program struct {
 	name  string
 	eval  bool
 	flags flags
 	proto *lua.Proto // of a script
 	lib   *library   // of a function
-	// heavy is how many calls more go to a worker at once: set when one has used up
-	// its budget on an event loop.
+	// heavy is how many more calls go to a worker at once: set when a call has used up its
+	// budget on an event loop.
 	heavy atomic.Int32
 }
 
 const (
-	// loopBudget is how many instructions a script may take on an event loop: some
-	// ten microseconds' work.
+	// loopBudget is how many instructions a script may execute on an event loop: some ten
+	// microseconds of work.
 	loopBudget = 4000
-	// heavyCalls is how many calls behind a heavy one are taken for heavy, too.
+	// heavyCalls is how many calls after a heavy one are taken for heavy, too.
 	heavyCalls = 64
-	// workerTick is after how many instructions a script on a worker looks whether
-	// it was killed.
+	// workerTick is after how many instructions a script on a worker calls tick.
 	workerTick = 20000
-	// minAlone is how long a script may hold the whole keyspace at least, whatever
-	// busy-reply-threshold says.
+	// minAlone is how long a script may hold the whole keyspace even if busy-reply-threshold
+	// is shorter.
 	minAlone = time.Second
 )
 
@@ -51,7 +50,7 @@ type run struct {
 	logged   int
 	job      *job // on a worker
 	record   *Record
-	slow     bool // it was told in the log that it takes long
+	slow     bool // the log has a line that the script runs for long
 }
 
 var (
@@ -59,7 +58,7 @@ var (
 	errAlone = errors.New("the script held the whole keyspace for too long")
 )
 
-// admit says why a program may not be run now.
+// admit returns why a program may not be run now, or nil.
 func (p *program) admit(c *command.Ctx, ro bool) error {
 	if p.flags&compat != 0 {
 		return nil
@@ -115,11 +114,11 @@ func (e *Engine) execute(c *command.Ctx, p *program, numkeys int, ro bool) error
 	return err
 }
 
-// Hurried is a command.Caller that says whether others wait for it while it runs a
-// command, although it may take long: one that holds its session, say.
+// Hurried is a command.Caller that reports whether a command must not take long although it
+// runs on a worker, since others wait for the caller: one that holds its session, say.
 type Hurried interface{ Hurried() bool }
 
-// hurried says whether a script has a budget.
+// hurried reports whether a script has a budget of instructions.
 func hurried(c *command.Ctx) bool {
 	if !c.Tx.Worker {
 		return true
@@ -150,7 +149,7 @@ func (st *state) begin(c *command.Ctx, p *program, ro bool) {
 	}
 }
 
-// holdMore accounts for what the script holds.
+// holdMore accounts for memory that the script holds.
 func (st *state) holdMore(bytes int64) error {
 	if tx := st.run.c.Tx; !tx.Take(bytes) {
 		return tx.Err()
@@ -158,7 +157,7 @@ func (st *state) holdMore(bytes int64) error {
 	return nil
 }
 
-// end lets go of everything that belongs to the execution.
+// end releases everything that belongs to the execution.
 func (st *state) end() {
 	r := &st.run
 	clear(r.logs)
@@ -167,17 +166,18 @@ func (st *state) end() {
 	clear(st.args[:cap(st.args)])
 }
 
-// overBudget ends a script on an event loop: a worker will run it.
+// overBudget ends a script on an event loop, to be run again on a worker.
 func (st *state) overBudget() error {
 	st.run.p.heavy.Store(heavyCalls)
 	st.run.c.Tx.Fail(keyspace.TakesLong)
 	return keyspace.TakesLong
 }
 
-// tick is called now and then by a script on a worker.
+// tick is called every workerTick instructions of a script on a worker. It returns an error
+// if the script must end.
 func (st *state) tick() error {
 	r := &st.run
-	// A transaction goes on behind a script that was killed: the wish is fulfilled.
+	// Swap, not Load: a transaction goes on after its killed script.
 	if r.job.stop.killed.Swap(false) {
 		k := &killed{name: r.p.name}
 		k.chunk, k.line = st.Where()
@@ -211,8 +211,8 @@ func killer(eval bool) string {
 	return "FUNCTION KILL"
 }
 
-// enter calls the program and writes its reply. An error that it returns undoes
-// everything. Errors that the script raised do not: they are its reply.
+// enter calls the program and writes its reply. An error that enter returns undoes
+// everything. An error that the script raised does not: it is the reply.
 func (st *state) enter(keys, args [][]byte) error {
 	var fn lua.Value
 	var err error
@@ -286,8 +286,7 @@ func (st *state) invoke(fn, keys, args lua.Value) error {
 	return nil
 }
 
-// strings makes the tables of keys and arguments. All their strings are parts of
-// one.
+// strings makes the tables of keys and arguments. Their strings share one allocation.
 func (st *state) strings(keys, args [][]byte) (k, a lua.Value, err error) {
 	size := 0
 	for _, b := range keys {
@@ -324,13 +323,13 @@ func (st *state) strings(keys, args [][]byte) (k, a lua.Value, err error) {
 	return k, a, err
 }
 
-// failure is the text that a client gets of an error that its script raised.
+// failure returns the reply's text for an error that a script raised.
 func (st *state) failure(e *lua.Error) string {
 	msg := ""
 	if e.Value.Kind() == lua.KindTable {
 		text, ok := e.Value.Table().GetStr("err").ToString()
 		if !ok {
-			text = "ERR unknown error" // Redis itself dies of it
+			text = "ERR unknown error" // Redis itself crashes here
 		}
 		msg = cut(text)
 	} else {
@@ -342,15 +341,15 @@ func (st *state) failure(e *lua.Error) string {
 	return errorText(msg)
 }
 
-// known notes that an error which is the script's reply was a command's, and is in
-// the record already.
+// known notes that the error which is the script's reply came from a command, and is in the
+// record already.
 func (st *state) known(v lua.Value) {
 	if st.run.record != nil && v.Kind() == lua.KindTable && v.Table().GetStr("ignore_error_stats_update").Truth() {
 		st.run.record.Known = true
 	}
 }
 
-// describe is about what tostring gives.
+// describe returns about what tostring does.
 func describe(v lua.Value) string {
 	if s, ok := v.ToString(); ok {
 		return s

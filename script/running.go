@@ -10,8 +10,8 @@ import (
 	"redoubt/wire"
 )
 
-// running are the scripts that workers run. One on an event loop is over before
-// anybody could ask.
+// running lists the scripts that workers run. A script on an event loop ends before
+// a client could ask.
 type running struct {
 	mu   sync.Mutex
 	jobs map[*job]struct{}
@@ -24,22 +24,22 @@ type job struct {
 	args  [][]byte
 	start time.Time
 	stop  *Stop
-	space *keyspace.Space // told that the job runs
+	space *keyspace.Space // counts the job in Space.Scripts
 }
 
-// Stop is the wish of others that the scripts of one command end. It belongs to the
-// command and not to a run of its script: a command that is run again, since it met
-// another one, must not forget that it was killed.
+// Stop is a request to end the scripts of one command. It belongs to the command and not to
+// a run of its script: a command that is run again after a conflict must not forget that it
+// was killed.
 type Stop struct {
 	killed   atomic.Bool
 	deadline atomic.Int64 // in nanoseconds since 1970; 0 is none
 }
 
-// Stoppable is a command.Caller that has a Stop for the command under way, or nil.
+// Stoppable is a command.Caller with a Stop for the command under way, which may be nil.
 type Stoppable interface{ Stop() *Stop }
 
-// At has the scripts of the command end at a time: their client has gone, and nobody
-// waits for the reply. An earlier time stays.
+// At makes the scripts of the command end at a time, since the client has disconnected. An
+// earlier time stays.
 func (s *Stop) At(t time.Time) {
 	for {
 		old := s.deadline.Load()
@@ -49,13 +49,13 @@ func (s *Stop) At(t time.Time) {
 	}
 }
 
-// Passed says that the time of At has come.
+// Passed reports whether the time of At has come.
 func (s *Stop) Passed(now time.Time) bool {
 	t := s.deadline.Load()
 	return t != 0 && now.UnixNano() >= t
 }
 
-// wished says that the script may have to end: tick knows.
+// wished reports whether the script may have to end; tick decides.
 func (s *Stop) wished() bool { return s.killed.Load() || s.deadline.Load() != 0 }
 
 func (r *running) init() { r.jobs = make(map[*job]struct{}) }
@@ -98,9 +98,9 @@ func (r *running) figures() (n int64, longest time.Duration) {
 	return int64(len(r.jobs)), longest
 }
 
-// Kill ends all scripts, or all functions, that run, however short a time: what they
-// wrote was seen by nobody and is undone, so that there is no reason to wait. It fails
-// if none of that kind runs.
+// Kill ends all running scripts, or all running functions, however short they have run: their
+// writes are not visible yet and are undone, so there is no reason to wait. It fails if none
+// of that kind runs.
 func (e *Engine) Kill(eval bool) error {
 	r := &e.running
 	r.mu.Lock()
@@ -125,7 +125,7 @@ func (e *Engine) Kill(eval bool) error {
 	return errNotBusy
 }
 
-// KillAll ends all that run, for a server that shuts down.
+// KillAll ends all running scripts and functions, for a server that shuts down.
 func (e *Engine) KillAll() {
 	e.running.mu.Lock()
 	defer e.running.mu.Unlock()
@@ -134,8 +134,8 @@ func (e *Engine) KillAll() {
 	}
 }
 
-// WriteStats answers FUNCTION STATS: the function that has run for the longest
-// time, and how many there are.
+// WriteStats writes the reply of FUNCTION STATS: the function that has run for the longest
+// time, and the numbers of libraries and functions.
 func (e *Engine) WriteStats(w *wire.Writer) {
 	w.Map(2)
 	w.BulkString("running_script")

@@ -8,7 +8,7 @@ import (
 	"redoubt/wire"
 )
 
-// flags are what a script says of itself.
+// flags are the flags that a script declares.
 type flags uint8
 
 const (
@@ -17,7 +17,7 @@ const (
 	allowStale
 	noCluster
 	allowCrossSlot
-	// compat: the script says nothing, as those from before there were flags.
+	// compat: the script has no shebang line, as before Redis 7.
 	compat
 )
 
@@ -75,8 +75,8 @@ func shebang(body []byte) (f flags, length int, err error) {
 	return f, length, nil
 }
 
-// lineEnd is where the first line ends, -1 if it does not, as a C program sees it:
-// nothing comes behind a zero byte.
+// lineEnd returns where the first line ends, -1 if it does not. As in C, the text ends at a
+// zero byte.
 func lineEnd(b []byte) int {
 	i := bytes.IndexByte(b, '\n')
 	if z := bytes.IndexByte(b, 0); z >= 0 && z < i {
@@ -85,8 +85,13 @@ func lineEnd(b []byte) int {
 	return i
 }
 
-// libraryHead reads the first line of a library: its name, and where its code
-// begins.
+// LibraryName returns the name in the first line of a library.
+func LibraryName(source string) (string, error) {
+	name, _, err := libraryHead(source)
+	return name, err
+}
+
+// libraryHead reads the first line of a library: its name, and where its code begins.
 func libraryHead(source string) (name string, code int, err error) {
 	if !strings.HasPrefix(source, "#!") {
 		return "", 0, command.Error("ERR Missing library metadata")
@@ -120,7 +125,7 @@ func libraryHead(source string) (name string, code int, err error) {
 	return name, end, nil
 }
 
-// validName says whether a library or a function may be called so.
+// validName reports whether a name is valid for a library or a function.
 func validName(name string) bool {
 	for i := range len(name) {
 		if b := name[i]; b != '_' && (b < '0' || b > '9') && (b|32 < 'a' || b|32 > 'z') {

@@ -9,7 +9,7 @@ import (
 	"redoubt/wire"
 )
 
-// state is an interpreter with Redis's sandbox in it, and what its runs use again.
+// state is an interpreter with Redis's sandbox, and buffers that its runs reuse.
 type state struct {
 	*lua.State
 	e   *Engine
@@ -18,22 +18,22 @@ type state struct {
 	globals  *lua.Table
 	random   random
 	w        wire.Writer  // replies of commands
-	args     [][]byte     // arguments of a command, and
-	arena    []byte       // their bytes
+	args     [][]byte     // arguments of a command
+	arena    []byte       // the bytes of args
 	onLoop   func() error // made once, since a method value is an allocation
 	onWorker func() error
 	onGrant  func(int64) error
 
 	// Of a state for functions.
 	index   *lua.Table // the metatable of the globals
-	whole   lua.Value  // the globals of a function, and
-	lean    lua.Value  // those of a library that is being loaded
+	whole   lua.Value  // the globals of a function
+	lean    lua.Value  // the globals of a library that is being loaded
 	loading *loading
 	loaded  map[*library]map[string]lua.Value
 	version uint64 // of the registry that loaded was compared with
 }
 
-// pool keeps interpreters. The one that came back last goes out first: it is warm.
+// pool keeps idle interpreters. It is a stack: the one used last is warm in the caches.
 type pool struct {
 	make func() *state
 	made atomic.Int64
@@ -42,8 +42,7 @@ type pool struct {
 	idle []*state
 }
 
-// maxIdle is how many interpreters wait for work; more of them are only needed
-// while that many scripts run at a time.
+// maxIdle is how many idle interpreters are kept; more exist only while as many scripts run.
 const maxIdle = 16
 
 func (p *pool) get() *state {
@@ -70,7 +69,7 @@ func (p *pool) put(st *state) {
 	}
 }
 
-// drop forgets the idle ones.
+// drop forgets the idle interpreters.
 func (p *pool) drop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -78,8 +77,8 @@ func (p *pool) drop() {
 	p.idle = nil
 }
 
-// newState makes an interpreter with what EVAL and functions have in common. The
-// tables are not protected yet.
+// newState makes an interpreter with the globals that EVAL and functions have in common.
+// The tables are not protected yet.
 func (e *Engine) newState() (st *state, redis *lua.Table) {
 	st = &state{State: lua.New(), e: e}
 	st.onLoop, st.onWorker, st.onGrant = st.overBudget, st.tick, st.holdMore
@@ -106,7 +105,7 @@ func (e *Engine) newState() (st *state, redis *lua.Table) {
 	return st, redis
 }
 
-// addLog adds what a library may use while it is loaded, too.
+// addLog adds the fields of redis that a library may also use while it is loaded.
 func (st *state) addLog(redis *lua.Table) {
 	st.Register(redis, "log", st.log)
 	for i, name := range []string{"LOG_DEBUG", "LOG_VERBOSE", "LOG_NOTICE", "LOG_WARNING"} {
@@ -128,8 +127,8 @@ func (e *Engine) newEvalState() *state {
 }
 
 // newFunctionState makes an interpreter for functions. Its globals are an empty
-// table whose metatable says where to look: at those of a function, or, while a
-// library is loaded, at the few that it may use then.
+// table whose metatable leads to the globals of a function or, while a library is loaded, to
+// the few that it may use then.
 func (e *Engine) newFunctionState() *state {
 	st, _ := e.newState()
 	whole, lean, redis := st.NewTable(0, 64), st.NewTable(0, 1), st.NewTable(0, 8)
@@ -159,7 +158,7 @@ func (e *Engine) newFunctionState() *state {
 	return st
 }
 
-// refuseUnknown has reads of names that are not in the table fail.
+// refuseUnknown makes reads of names that are not in the table fail.
 func (st *state) refuseUnknown(t *lua.Table) {
 	meta := st.NewTable(0, 1)
 	st.Register(meta, "__index", func(c *lua.Call) error {
@@ -175,7 +174,7 @@ func (st *state) refuseUnknown(t *lua.Table) {
 	t.SetMeta(meta)
 }
 
-// protect makes a table read-only, with all that can be reached from it.
+// protect makes a table read-only, with all tables that can be reached from it.
 func protect(t *lua.Table) {
 	if t.Readonly() {
 		return
@@ -191,12 +190,12 @@ func protect(t *lua.Table) {
 	}
 }
 
-// set sets a field of a table of ours: it is not read-only, and no limit is set
-// yet.
+// set sets a field of a sandbox table, which cannot fail: the table is not read-only, and no
+// memory limit is set yet.
 func set(t *lua.Table, name string, v lua.Value) { _ = t.SetStr(name, v) }
 
-// pcall is Lua's, but of an error that is a table with a text it returns the text:
-// before Redis 7 all errors of redis.call were texts.
+// pcall is Lua's pcall, except that it returns the text of an error that is a table with a
+// text: before Redis 7 all errors of redis.call were texts.
 func (st *state) pcall(c *lua.Call) error {
 	if c.Len() == 0 {
 		return c.ArgError(0, "value expected")
@@ -213,7 +212,7 @@ func (st *state) pcall(c *lua.Call) error {
 	}
 	raised, ok := err.(*lua.Error)
 	if !ok {
-		return err // it cannot be caught
+		return err // such an error cannot be caught
 	}
 	v := raised.Value
 	if v.Kind() == lua.KindTable {

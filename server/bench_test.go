@@ -37,7 +37,7 @@ func quietServer(tb testing.TB, args ...string) (*Server, *turn) {
 			tb.Log(err)
 		}
 	})
-	return srv, &turn{batch: srv.exec.NewBatch(), stats: srv.stats.newLoop()}
+	return srv, &turn{batch: srv.exec.NewBatch(), stats: srv.obs.Stats.NewLoop()}
 }
 
 func request(args ...string) []byte {
@@ -85,7 +85,9 @@ func BenchmarkCommand(b *testing.B) {
 				ticket := turn.batch.Commit()
 				for _, s := range sessions {
 					s.settle(ticket, srv.eng.Durable())
-					s.out.Buf, s.sent, s.released = s.out.Buf[:0], 0, 0
+					s.out.Advance(s.out.Pending())
+					s.out.Emptied()
+					s.out.Open(s.out.LastSize())
 				}
 			}
 			for i := range keys { // the whole keyspace is there

@@ -71,7 +71,7 @@ func BenchmarkTypes(b *testing.B) {
 					b.Log(err)
 				}
 			})
-			turn := &turn{batch: srv.exec.NewBatch(), stats: srv.stats.newLoop()}
+			turn := &turn{batch: srv.exec.NewBatch(), stats: srv.obs.Stats.NewLoop()}
 			sessions := make([]*session, conns)
 			for i := range sessions {
 				sessions[i] = &session{}
@@ -103,7 +103,9 @@ func BenchmarkTypes(b *testing.B) {
 				ticket := turn.batch.Commit()
 				for _, s := range sessions {
 					s.settle(ticket, srv.eng.Durable())
-					s.out.Buf, s.sent, s.released = s.out.Buf[:0], 0, 0
+					s.out.Advance(s.out.Pending())
+					s.out.Emptied()
+					s.out.Open(s.out.LastSize())
 				}
 			}
 			inputs := make([][]byte, 256*conns)

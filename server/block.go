@@ -7,16 +7,16 @@ import (
 	"redoubt/executor"
 )
 
-// blocked is a command of a session that waits: for an element of a key, until a
-// time, or until somebody ends it.
+// blocked is a command of a session that waits for an element of a key, until its
+// timeout, or until CLIENT UNBLOCK.
 type blocked struct {
 	waiter *executor.Waiter
 	cmd    *command.Command
 	args   [][]byte
-	size   int       // of what is kept for it
-	until  time.Time // zero: for ever
+	size   int       // bytes kept for the command
+	until  time.Time // zero: no timeout
 	timer  *time.Timer
-	quiet  bool // nobody wants the reply
+	quiet  bool // the reply is discarded
 	ended  time.Time
 }
 
@@ -35,7 +35,7 @@ func (s *session) waiter(c *executor.Call, block *command.Block, proto int, quie
 	w.size = argsSize(w.args) + argsSize(own.Keys) + argsSize(own.Args)
 	w.waiter = s.srv.exec.NewWaiter(call, &own, proto, func(*executor.Waiter) {
 		w.ended = time.Now()
-		s.car.post(func() { s.unblocked(w) })
+		s.goOn(func() { s.unblocked(w) })
 	})
 	w.waiter.Serving = s.mute
 	if block.Timeout > 0 {
@@ -44,19 +44,19 @@ func (s *session) waiter(c *executor.Call, block *command.Block, proto int, quie
 	return w
 }
 
-// block lets the session wait. It runs on the carrier, which holds mu. The time begins
-// to run here: were it over before, the session would go on first and wait then.
+// block suspends the session. It runs on the carrier, which holds mu. The timer starts
+// here: one that fired earlier would resume the session before it is suspended.
 func (s *session) block(w *blocked) {
-	s.blocked, s.waiting = w, true
-	s.car.interest()
+	s.blocked = w
+	s.suspend(forKey)
 	if !w.until.IsZero() {
 		w.timer = time.AfterFunc(time.Until(w.until), func() { w.waiter.End(nil) })
 	}
 }
 
-// blockFrom is block from a worker, which holds the latches of the keys: so the waiter
+// blockFrom is block from a worker, which holds the latches of the keys, so the waiter
 // cannot be served before the session waits. A client that has left does not wait: its
-// waiter would take an element that nobody gets.
+// waiter would take an element that no client gets.
 func (s *session) blockFrom(c *executor.Call, block *command.Block, proto int, quiet bool, since time.Time) *executor.Waiter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,7 +64,7 @@ func (s *session) blockFrom(c *executor.Call, block *command.Block, proto int, q
 		return nil
 	}
 	w := s.waiter(c, block, proto, quiet, since)
-	s.blocked = w // whoever closes the session finds it
+	s.blocked = w // for leave, which cancels the waiter
 	s.car.post(func() {
 		s.deferred = nil
 		s.unmute()
@@ -74,33 +74,34 @@ func (s *session) blockFrom(c *executor.Call, block *command.Block, proto int, q
 	return w.waiter
 }
 
-// unblocked goes on after a command that waited. It runs on the carrier, which
+// unblocked ends a command that waited. It runs on the carrier, which
 // holds mu.
 func (s *session) unblocked(w *blocked) {
 	w.stop()
 	s.blocked = nil
-	if s.denials != nil { // its user may not run it any more
-		s.work.stats.reject(w.cmd)
+	if s.denials != nil { // the user may no longer run the command
+		s.work.stats.Reject(w.cmd)
 		s.noteDenials(w.args)
 	} else {
-		s.work.stats.record(w.cmd, 0, w.waiter.Failed)
-		if s.srv.slow.threshold() <= 0 { // waiting is not slow, so only who wants all sees it
-			s.work.reach(w.ended)
-			s.srv.slow.add(s, w.args, 0, w.ended)
+		s.work.stats.Record(w.cmd, 0, w.waiter.Failed)
+		if s.srv.obs.Slow.Threshold() <= 0 { // waiting is not slow: logged only if all commands are
+			s.work.advanceTo(w.ended)
+			s.srv.obs.Slow.Add(s.srv.redacted(w.args), s.addr, s.name, 0, w.ended)
 		}
 	}
 	if w.waiter.Failed {
-		s.srv.errors.countReply(w.waiter.Reply())
+		s.srv.obs.Errors.CountReply(w.waiter.Reply())
 	}
 	if !w.quiet {
-		s.answers++
-		s.answer(w.waiter.Reply())
-		s.wait = max(s.wait, w.waiter.Ticket)
+		s.out.Answers++
+		s.out.Append(w.waiter.Reply())
+		s.out.Wait = max(s.out.Wait, w.waiter.Ticket)
+		s.chargeGrowth()
 	}
+	w.waiter.Release()
 	s.unmute()
-	s.readDone(w.cmd, w.args)
+	s.tracker.ReadDone(w.cmd, w.args)
 	s.lastUsed = s.work.now
-	s.resume()
 }
 
 func (w *blocked) stop() {
@@ -109,7 +110,7 @@ func (w *blocked) stop() {
 	}
 }
 
-// abandon forgets a command that waits, since its client has gone.
+// abandon cancels a waiting command whose client has gone.
 func (s *session) abandon() {
 	if w := s.blocked; w != nil {
 		s.blocked = nil
@@ -118,8 +119,8 @@ func (s *session) abandon() {
 	}
 }
 
-// unblock ends the waiting of another client, by an error or as if its time were
-// over. It says whether there was any.
+// unblock ends the waiting of another client, with an error or as if its timeout had
+// passed. It reports whether the client was waiting.
 func (srv *Server) unblock(id int64, byError bool) bool {
 	s := srv.clients.find(id)
 	if s == nil {

@@ -179,6 +179,32 @@ func TestBlockingOnColdRows(t *testing.T) {
 	})
 }
 
+// What is too large for an event loop reaches who waits for it all the same.
+func TestBlockedForLargeElement(t *testing.T) {
+	carriers(t, func(t *testing.T, pipes bool) {
+		f := start(t, pipes)
+		reader, taker, c := f.dial(), f.dial(), f.dial()
+		for _, size := range []int{10, 1_000_000, 1_500_000, 5_000_000} {
+			value := strings.Repeat("v", size)
+			reader.send("XREAD", "BLOCK", "0", "STREAMS", "s", "$")
+			taker.send("BLPOP", "q", "0")
+			c.blocked(2)
+			c.do("XADD", "s", "*", "f", value)
+			c.do("RPUSH", "q", value)
+			shown := value // large ones are shown by their size
+			if size > 10 {
+				shown = fmt.Sprintf("(bulk %d bytes", size)
+			}
+			for _, waits := range []*client{reader, taker} {
+				if got := waits.read(); !strings.Contains(got, shown) {
+					t.Fatalf("%d bytes: %.200s", size, got)
+				}
+			}
+		}
+		c.blocked(0)
+	})
+}
+
 // A client that leaves while a worker finds that it must wait takes nothing.
 func TestClientLeavesBeforeItWaits(t *testing.T) {
 	t.Parallel()

@@ -5,6 +5,7 @@ import (
 
 	"redoubt/command"
 	"redoubt/script"
+	"redoubt/server/admin"
 	"redoubt/wire"
 )
 
@@ -12,11 +13,11 @@ import (
 // command.Caller.
 type caller struct {
 	s *session
-	// carried: it is used on the session's carrier, which holds mu. Else a worker
-	// uses it while the session waits.
+	// carried: the caller is used on the session's carrier, which holds mu. Else a
+	// worker uses it while the session waits.
 	carried bool
 	stop    *script.Stop // of the command that a worker runs
-	blocked bool         // it is the caller of a command that has waited
+	blocked bool         // the command has waited for a key
 }
 
 const errGone = command.Error("ERR the client has gone")
@@ -38,14 +39,14 @@ func (c *caller) Gone() bool {
 	}
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
-	return c.s.closed || c.s.srv.draining.Load()
+	return c.s.closed || c.s.srv.life.draining.Load()
 }
 
 // Local implements command.Caller.
 func (c *caller) Local(cmd *command.Command, args [][]byte, db int, w *wire.Writer, within command.Within) (int, error) {
-	s, l := c.s, c.s.srv.locals[cmd]
+	s, l := c.s, c.s.srv.locals[cmd.Declared]
 	if l == nil {
-		return db, unknownSubcommand(args)
+		return db, admin.UnknownSubcommand(args)
 	}
 	call := localCall{s: s, srv: s.srv, args: args, w: w, within: within}
 	if l.worker {
@@ -60,7 +61,7 @@ func (c *caller) Local(cmd *command.Command, args [][]byte, db int, w *wire.Writ
 	if !c.carried {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.closed { // what it would subscribe to or track, nobody would take back
+		if s.closed { // leave has run: new subscriptions or tracking would never be removed
 			return db, errGone
 		}
 	}

@@ -11,21 +11,23 @@ import (
 	"syscall"
 	"time"
 	"unsafe"
+
+	"redoubt/server/output"
 )
 
-// pipe carries a session on two goroutines: one reads and runs, one writes and
-// runs what was posted. It serves what the event loops do not: other systems
-// than Linux, and streams that are more than a socket, such as TLS. Its batch
-// is its own, and since it may wait, commands that are for workers elsewhere
-// mostly run right here.
+// pipe carries a session on two goroutines: one reads and runs commands, one writes and
+// runs posted functions. Pipes serve what the event loops do not: other systems
+// than Linux, and streams that are more than a socket, such as TLS. A pipe has a batch
+// of its own, and since it may wait, it runs most commands itself that a loop would
+// hand to a worker.
 type pipe struct {
 	session
 	conn net.Conn
 	turn turn
 	free *sync.Cond    // on mu: the session no longer waits, or has ended
-	wake chan struct{} // for the writer: something to do
+	wake chan struct{} // wakes the writer
 	done chan struct{} // closed with the connection
-	// holding: replies wait for durability, so the writer must hear of it.
+	// holding: replies wait for durability, so OnDurable must wake the writer.
 	holding atomic.Bool
 
 	postMu sync.Mutex
@@ -40,7 +42,7 @@ func (srv *Server) newPipe(conn net.Conn, l *listener) *pipe {
 	if l.kind == overTLS {
 		p.base += handshakeMemory
 	}
-	p.turn = turn{stats: srv.stats.sharedLoop(), now: time.Now()}
+	p.turn = turn{stats: srv.obs.Stats.SharedLoop(), now: time.Now()}
 	if c, ok := netConn(conn).(syscall.Conn); ok { // for CLIENT LIST
 		if raw, err := c.SyscallConn(); err == nil {
 			_ = raw.Control(func(fd uintptr) { p.session.fd = int(fd) }) // fails only when it is closed
@@ -48,8 +50,8 @@ func (srv *Server) newPipe(conn net.Conn, l *listener) *pipe {
 	}
 	addr, laddr := l.ends(conn)
 	srv.initSession(&p.session, p, &p.turn, addr, laddr, l.kind == overUnix)
-	srv.pipes.Store(p, struct{}{})
-	if srv.ready.Load() { // else whoever makes it so finds it among the pipes
+	srv.car.pipes.Store(p, struct{}{})
+	if srv.ready.Load() { // else serveStore finds the pipe among the pipes
 		p.mu.Lock()
 		p.equip()
 		p.mu.Unlock()
@@ -57,11 +59,11 @@ func (srv *Server) newPipe(conn net.Conn, l *listener) *pipe {
 	return p
 }
 
-// equip gives the pipe its batch, when the store is there. mu is held.
+// equip gives the pipe its batch, once the store is open. mu is held.
 func (p *pipe) equip() {
 	switch {
 	case p.turn.batch != nil:
-	case p.srv.remote: // whose commands are for workers: they may have to be run again
+	case p.srv.remote: // its commands run on workers: they may have to be run again
 		p.turn.batch = p.srv.exec.NewBatch()
 	default:
 		p.turn.batch = p.srv.exec.NewWaitingBatch()
@@ -82,7 +84,7 @@ func (p *pipe) read() {
 		if err != nil {
 			p.ended()
 		}
-		for (p.waiting || p.stalled || p.pending() > p.unread) && !p.closed && !((p.paused || p.blocked != nil) && err != nil) {
+		for (p.suspended != running || p.out.Pending() > p.unread) && !p.closed && !(p.waitsForEvent() && err != nil) {
 			p.free.Wait()
 		}
 		if n > 0 && !p.closed && !p.closing {
@@ -92,8 +94,8 @@ func (p *pipe) read() {
 			p.take(buf[:n])
 		}
 		switch {
-		case errors.Is(err, io.EOF) && !p.paused && p.blocked == nil:
-			// It may have closed its side only: the writer sends what is left.
+		case errors.Is(err, io.EOF) && !p.waitsForEvent():
+			// The client may have closed its side only: the writer sends what is left.
 			p.closing = true
 			p.notify()
 		case err != nil:
@@ -101,13 +103,13 @@ func (p *pipe) read() {
 		}
 		ended := p.closed || err != nil
 		p.mu.Unlock()
-		// A read that fills its buffer means that there is more. Whoever waits
-		// for a silent client does so with little memory.
+		// A read that fills its buffer means that there is more. Waiting for a
+		// silent client takes the small buffer only.
 		switch full := n == len(buf); {
 		case full && len(buf) == smallRead:
-			buf = p.srv.bufs.get(0)[:smallBuffer]
+			buf = p.srv.outputs.Get(0)[:output.SmallBuffer]
 		case !full && len(buf) != smallRead:
-			p.srv.bufs.put(buf)
+			p.srv.outputs.Put(buf)
 			buf = small
 		}
 		if ended {
@@ -119,15 +121,15 @@ func (p *pipe) read() {
 const (
 	// smallRead is what an idle connection has for reading.
 	smallRead = 2 << 10
-	// pipeMemory is about what its goroutines take.
+	// pipeViews is how many pieces of an output are written at once.
+	pipeViews = 64
+	// pipeMemory is about the memory of a pipe's goroutines.
 	pipeMemory = smallRead + 16<<10
 )
 
-// take runs what came.
+// take runs the commands in data and keeps what is left.
 func (p *pipe) take(data []byte) {
-	if p.out.Buf == nil {
-		p.out.Buf = p.srv.bufs.get(0)
-	}
+	p.out.Open(0)
 	if p.buf != nil {
 		p.buf = append(p.buf, data...)
 		data = p.buf
@@ -146,16 +148,16 @@ func (p *pipe) take(data []byte) {
 	}
 }
 
-// endTurn commits, releases replies and has them written.
+// endTurn commits, releases replies and wakes the writer.
 func (p *pipe) endTurn() {
 	ticket := p.turn.commit()
 	for _, w := range p.turn.workers {
-		p.srv.crew.run(w)
+		p.srv.pool.run(w)
 	}
 	clear(p.turn.workers)
 	p.turn.workers = p.turn.workers[:0]
 	p.settle(ticket, p.srv.durable())
-	p.holding.Store(len(p.holds) > 0) // before the writer is told, which looks again
+	p.holding.Store(p.out.Held()) // before the writer is woken, which checks again
 	if p.overLimit(p.turn.now) {
 		p.close()
 	}
@@ -192,23 +194,28 @@ func (p *pipe) shut() {
 	p.close()
 }
 
-// write runs what was posted and writes what is released, until the end.
+// write runs posted functions and writes released replies, until the pipe is closed.
 func (p *pipe) write() {
 	var chunk []byte
+	var views [pipeViews][]byte
 	for range p.wake {
 		for {
 			p.mu.Lock()
 			p.runPosted()
 			p.release(p.srv.durable())
-			p.holding.Store(len(p.holds) > 0)
-			if p.closing && (!p.waiting || p.blocked != nil) && p.pending() == 0 {
+			p.holding.Store(p.out.Held())
+			if p.closing && (!p.waiting() || p.blocked != nil) && p.out.Pending() == 0 {
 				p.close()
 			}
 			if p.closed {
 				p.mu.Unlock()
 				return
 			}
-			chunk = append(chunk[:0], p.out.Buf[p.sent:min(p.released, p.sent+readSize)]...)
+			chunk = chunk[:0]
+			for _, b := range p.out.Views(views[:0], readSize) {
+				chunk = append(chunk, b...)
+			}
+			clear(views[:])
 			p.mu.Unlock()
 			if len(chunk) == 0 {
 				chunk = nil // an idle connection needs none
@@ -226,21 +233,18 @@ func (p *pipe) wrote(n int, err error) {
 	if p.closed {
 		return
 	}
-	p.sent += n
-	p.netOut += int64(n)
+	p.advance(n)
 	if n > 0 {
 		p.lastUsed = time.Now()
 	}
 	switch {
 	case err != nil:
 		p.close()
-	case p.sent == len(p.out.Buf):
-		p.emptied()
-	default:
-		p.compact()
+	case p.out.Pending() == 0:
+		p.out.Emptied()
 	}
 	if p.parts != nil {
-		p.parts.progress(p.netOut, p.pending())
+		p.parts.progress(p.netOut, p.out.Pending())
 	}
 	p.drained()
 	p.settleAccount()
@@ -268,9 +272,7 @@ func (p *pipe) runPosted() {
 			p.movePushed()
 			continue
 		}
-		if p.out.Buf == nil {
-			p.out.Buf = p.srv.bufs.get(0)
-		}
+		p.out.Open(0)
 		f()
 	}
 	if !p.closed {
@@ -286,18 +288,19 @@ func (p *pipe) close() {
 	p.closed = true
 	close(p.done)
 	if _, ok := p.conn.(*tls.Conn); ok {
-		go p.conn.Close() // it says goodbye first, and the client may not listen
+		go p.conn.Close() // sends close_notify first, which may block
 	} else {
 		p.conn.Close()
 	}
-	p.buf, p.out.Buf = nil, nil
-	p.srv.pipes.Delete(p)
+	p.buf = nil
+	p.out.Drop()
+	p.srv.car.pipes.Delete(p)
 	p.srv.leave(&p.session)
 	p.free.Broadcast()
 	p.notify()
 }
 
-// tickPipes does for pipes what is due once a second, until ctx ends.
+// tickPipes closes overdue pipes and shrinks idle ones once a second, until ctx ends.
 func (srv *Server) tickPipes(ctx context.Context) {
 	tick := time.NewTicker(tickEvery)
 	defer tick.Stop()
@@ -319,7 +322,7 @@ func (srv *Server) tickPipes(ctx context.Context) {
 
 // eachPipe calls f with the mu of each pipe held.
 func (srv *Server) eachPipe(f func(*pipe)) {
-	srv.pipes.Range(func(v, _ any) bool {
+	srv.car.pipes.Range(func(v, _ any) bool {
 		p := v.(*pipe)
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -328,8 +331,8 @@ func (srv *Server) eachPipe(f func(*pipe)) {
 	})
 }
 
-// stopPipes closes all pipes. What they have to send is sent, what waits for
-// durability is given the chance, until the deadline.
+// stopPipes closes all pipes. Pending replies, those that wait for durability included,
+// are sent until the deadline.
 func (srv *Server) stopPipes(deadline time.Time) {
 	var all []*pipe
 	srv.eachPipe(func(p *pipe) {

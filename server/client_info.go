@@ -4,21 +4,23 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"redoubt/server/admin"
+	"redoubt/server/output"
 )
 
 // The lines of CLIENT LIST and CLIENT INFO.
 //
-// Fields that Redis has and that do not fit here are filled in the spirit of
-// what people look for in them. There is one output buffer, so obl is its
-// content while that is small, as with Redis's static buffer, and past that oll
-// and omem tell of it. Reading goes through a buffer that the connections of a
-// loop share; a client that was active of late is shown with a small one.
+// Fields of Redis without an exact counterpart here get the nearest figure. obl is the
+// size of the output while that is small, as with Redis's static buffer; past that oll is
+// the number of its pieces and omem their size, shared messages included. The connections of
+// a loop share one read buffer; a recently active client is shown with a small one.
 
-// activeOf is how long the buffers of a client that fell silent are kept.
+// activeOf is how long an idle client keeps its buffers.
 const activeOf = 2 * time.Second
 
-// appendInfo appends the session's line. Its mu is held. args are those of the
-// command that it runs now, if it runs one.
+// appendInfo appends the session's line. Its mu is held. args are the arguments of the
+// command that the session runs now, if any.
 func (s *session) appendInfo(dst []byte, now time.Time, args [][]byte) []byte {
 	in := len(s.buf)
 	frame, argMem := s.in.Whole() // Redis has parsed that much
@@ -31,17 +33,18 @@ func (s *session) appendInfo(dst []byte, now time.Time, args [][]byte) []byte {
 	}
 	room := cap(s.buf)
 	if room == 0 && now.Sub(s.lastUsed) <= activeOf {
-		room = smallBuffer
+		room = output.SmallBuffer
 	}
 	queued, multiMem := s.multi.size()
-	obl, oll, omem := s.pending(), 0, 0
-	if obl > smallBuffer {
-		obl, oll, omem = 0, 1, cap(s.out.Buf)
+	obl, oll, omem := s.out.Pending(), 0, 0
+	if obl > output.SmallBuffer {
+		obl, oll, omem = 0, s.out.Pieces(), s.out.Memory()+s.out.Borrowed()
 	}
-	if n := s.pushes.charged.Load(); n > 0 {
-		oll, omem = oll+1, omem+int(n)
+	queue := int(s.pushes.Memory())
+	if queue > 0 {
+		oll, omem = oll+1, omem+queue
 	}
-	total := s.held() + int(s.pushes.charged.Load())
+	total := s.held() + s.out.Borrowed() + queue
 	cmd := "NULL"
 	if s.lastCmd != nil {
 		cmd = s.lastCmd.FullName
@@ -54,13 +57,13 @@ func (s *session) appendInfo(dst []byte, now time.Time, args [][]byte) []byte {
 	field("addr", s.addr)
 	field("laddr", s.laddr)
 	num("fd", s.fd)
-	field("name", cString([]byte(s.name), len(s.name)))
+	field("name", admin.CString([]byte(s.name), len(s.name)))
 	num("age", int(now.Sub(s.created)/time.Second))
 	num("idle", max(0, int(now.Sub(s.lastUsed)/time.Second)))
 	field("flags", s.flagLetters())
 	num("db", s.db)
-	channels, patterns, shards := s.subs.counts()
-	tracked := s.tracked()
+	channels, patterns, shards := s.subs.Counts()
+	tracked := s.tracker.Present()
 	num("sub", channels)
 	num("psub", patterns)
 	num("ssub", shards)
@@ -69,8 +72,8 @@ func (s *session) appendInfo(dst []byte, now time.Time, args [][]byte) []byte {
 	num("qbuf-free", max(0, room-in))
 	num("argv-mem", argMem)
 	num("multi-mem", multiMem)
-	num("rbs", min(cap(s.out.Buf), smallBuffer))
-	num("rbp", min(s.outPeak, smallBuffer))
+	num("rbs", min(cap(s.out.Buf), output.SmallBuffer))
+	num("rbp", min(s.outPeak, output.SmallBuffer))
 	num("obl", obl)
 	num("oll", oll)
 	num("omem", omem)
@@ -78,23 +81,23 @@ func (s *session) appendInfo(dst []byte, now time.Time, args [][]byte) []byte {
 	field("events", s.events())
 	field("cmd", cmd)
 	field("user", s.user.Load().Name())
-	num("redir", int(tracked.redirects()))
+	num("redir", int(tracked.Redirect()))
 	num("resp", s.out.Proto)
-	field("lib-name", cString([]byte(s.libName), len(s.libName)))
-	field("lib-ver", cString([]byte(s.libVersion), len(s.libVersion)))
+	field("lib-name", admin.CString([]byte(s.libName), len(s.libName)))
+	field("lib-ver", admin.CString([]byte(s.libVersion), len(s.libVersion)))
 	dst[len(dst)-1] = '\n'
 	return dst
 }
 
 func (s *session) flagLetters() string {
 	var b []byte
-	tracked := s.tracked()
+	tracked := s.tracker.Present()
 	for _, f := range []struct {
 		on     bool
 		letter byte
 	}{
-		{s.monitor, 'O'}, {s.subs != nil, 'P'}, {s.multi != nil, 'x'}, {s.paused || s.blocked != nil, 'b'},
-		{tracked.on, 't'}, {tracked.broken, 'R'}, {tracked.bcast, 'B'}, {s.watch.Dirty(), 'd'}, {s.closing, 'c'}, {s.unix, 'U'}, {s.noEvict.Load(), 'e'}, {s.noTouch, 'T'},
+		{s.monitor, 'O'}, {s.subs != nil, 'P'}, {s.multi != nil, 'x'}, {s.waitsForEvent(), 'b'},
+		{tracked.On, 't'}, {tracked.Broken, 'R'}, {tracked.Broadcasts(), 'B'}, {s.watch.Dirty(), 'd'}, {s.closing, 'c'}, {s.unix, 'U'}, {s.noEvict.Load(), 'e'}, {s.noTouch, 'T'},
 	} {
 		if f.on {
 			b = append(b, f.letter)
@@ -106,14 +109,13 @@ func (s *session) flagLetters() string {
 	return string(b)
 }
 
-// events are r while the client is listened to, and w while it leaves replies
-// unread.
+// events returns the field of that name: r while input is read, w while replies are unsent.
 func (s *session) events() string {
 	text := ""
 	if !s.closing {
 		text = "r"
 	}
-	if s.sent < s.released {
+	if s.out.Sendable() {
 		text += "w"
 	}
 	return text

@@ -3,7 +3,6 @@ package server_test
 import (
 	"fmt"
 	"net"
-
 	"regexp"
 	"strconv"
 	"strings"
@@ -56,7 +55,7 @@ func TestClientListShowsUnreadReplies(t *testing.T) {
 		c.raw(strings.Repeat(frame("GET", "v"), 20))
 		until(t, "replies wait", func() bool {
 			n, _ := strconv.Atoi(admin.field(id, "omem"))
-			return n > 1<<20 && admin.field(id, "oll") == "1" && admin.field(id, "events") == "rw"
+			return n > 1<<20 && admin.number(id, "oll") > 0 && admin.field(id, "events") == "rw"
 		})
 	})
 }
@@ -90,7 +89,7 @@ func TestKill(t *testing.T) {
 			id := c.id()
 			kinds[name](c)
 			if name == "deaf" {
-				until(t, "replies wait", func() bool { return admin.field(id, "oll") == "1" })
+				until(t, "replies wait", func() bool { return admin.number(id, "oll") > 0 })
 			}
 			if got := admin.do("CLIENT", "KILL", "ID", id); got != "(integer) 1" {
 				t.Errorf("%s: %s", name, got)
@@ -269,10 +268,10 @@ type slow struct {
 	mu sync.RWMutex
 }
 
-func (s *slow) Begin(wait bool) (engine.View, error) {
+func (s *slow) Begin(o engine.ViewOptions) (engine.View, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.Engine.Begin(wait)
+	return s.Engine.Begin(o)
 }
 
 // A command that may wait is shown when it is handed to a worker: what comes after it

@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"redoubt/config"
+	"redoubt/server/output"
 )
 
 // clients is the register of all sessions.
 type clients struct {
 	mu     sync.Mutex
 	byID   map[int64]*session
-	guests map[int64]*session // of them those that have to authenticate; see guests.go
+	guests map[int64]*session // sessions that have yet to authenticate; see guests.go
 	nextID atomic.Int64
 	count  atomic.Int64
 }
@@ -39,27 +40,38 @@ func (c *clients) find(id int64) *session {
 	return c.byID[id]
 }
 
-// Descriptors that are not for clients: our own, and those of a store on disk,
+// Descriptors reserved from clients: for the server itself, and for a store on disk,
 // which must not fail because many clients came.
 const (
 	ownFiles   = 32
 	storeFiles = 1024
 )
 
-// limitClients applies maxclients, or what the system allows if that is less.
+// limitClients applies maxclients and http-max-connections, lowered to what the
+// descriptor limit allows.
 func (srv *Server) limitClients() {
-	srv.settingsMu.Lock()
-	defer srv.settingsMu.Unlock()
+	srv.set.mu.Lock()
+	defer srv.set.mu.Unlock()
 	n, can := srv.cfg.Int("maxclients"), descriptorLimit()-ownFiles
 	if !srv.inMemory() {
 		can -= storeFiles
+	}
+	if srv.cfg.Str("http-addr") != "" { // HTTP gets half of the descriptors, or what maxclients leaves
+		http := srv.cfg.Int("http-max-connections")
+		if most := max(1, can/2, can-n); http > most {
+			srv.log.Warn("the limit on open files is too low for http-max-connections: raise it, or lower http-max-connections",
+				"http-max-connections", http, "possible", most)
+			http = most
+		}
+		srv.set.maxHTTP.Store(http)
+		can -= http
 	}
 	if can = max(1, can); n > can {
 		srv.log.Warn("the limit on open files is too low for maxclients: raise it, or lower maxclients",
 			"maxclients", n, "possible", can)
 		n = can
 	}
-	srv.maxClients.Store(n)
+	srv.set.maxClients.Store(n)
 }
 
 func loopback(addr string) bool {
@@ -78,6 +90,7 @@ func (srv *Server) initSession(s *session, car carrier, t *turn, addr, laddr str
 	s.addr, s.laddr, s.unix = addr, laddr, unix
 	s.created = time.Now()
 	s.lastUsed = s.created
+	s.initOutput()
 	s.out.Proto = 2
 	s.caller = caller{s: s, carried: true}
 	s.call.Caller, s.call.By = &s.caller, s.id
@@ -88,13 +101,13 @@ func (srv *Server) initSession(s *session, car carrier, t *turn, addr, laddr str
 	srv.clients.count.Add(1)
 	s.setLimits()
 	s.charge()
-	srv.stats.connections.Add(1)
+	srv.obs.Stats.Connections.Add(1)
 }
 
-// setDefaultAuth is the state of a new connection: it is authenticated as the
-// default user if that one has no password.
+// setDefaultAuth sets the state of a new connection: authenticated as the default user
+// if that user has no password.
 func (s *session) setDefaultAuth() {
-	s.user = s.srv.acl.Default()
+	s.user = s.srv.access.Users.Default()
 	s.setAuthenticated(s.user.Load().Open())
 }
 
@@ -103,28 +116,27 @@ func (s *session) setAuthenticated(is bool) {
 	s.srv.setGuest(s, !is)
 }
 
-// mustAuthenticate says whether the client has to authenticate first. Who came
-// when there was no password need not, and nobody when there is none now.
+// mustAuthenticate reports whether the client has to authenticate first. A client need
+// not if there was no password when it connected, or if there is none now.
 func (s *session) mustAuthenticate() bool {
-	return !s.authenticated && !s.srv.acl.Default().Load().Open()
+	return !s.authenticated && !s.srv.access.Users.Default().Load().Open()
 }
 
-// leave forgets a session that was closed. Its mu is held.
+// leave removes a closed session from the register and ends its subscriptions, tracking
+// and waiting. Its mu is held.
 func (srv *Server) leave(s *session) {
-	s.discharge() // while it is in the register: see evictClients
+	s.discharge() // while the session is in the register: see evictClients
 	srv.clients.mu.Lock()
 	delete(srv.clients.byID, s.id)
 	delete(srv.clients.guests, s.id)
 	srv.clients.mu.Unlock()
 	srv.clients.count.Add(-1)
-	srv.stats.netIn.Add(s.netIn)
-	srv.stats.netOut.Add(s.netOut)
-	if s.monitor {
-		srv.dropMonitor(s)
-	}
+	srv.obs.Stats.NetIn.Add(s.netIn)
+	srv.obs.Stats.NetOut.Add(s.netOut)
+	s.endMonitor()
 	s.unsubscribeAll()
-	s.endTracking()
-	if s.paused {
+	s.tracker.End(true)
+	if s.suspended == forPause {
 		srv.pause.drop(s)
 	}
 	s.abandon()
@@ -134,28 +146,28 @@ func (srv *Server) leave(s *session) {
 	s.watch.End()
 }
 
-// overdue says that the client is to be closed: it was idle for too long, or
-// it does not read its replies.
+// overdue reports whether the client is to be closed: it was idle for too long, has not
+// authenticated in time, or does not read its replies.
 func (s *session) overdue(now time.Time) bool {
-	timeout := time.Duration(s.srv.timeout.Load()) * time.Second
-	if timeout > 0 && !s.monitor && s.subs == nil && !s.waiting && now.Sub(s.lastUsed) > timeout {
+	timeout := time.Duration(s.srv.set.timeout.Load()) * time.Second
+	if timeout > 0 && !s.monitor && s.subs == nil && !s.waiting() && now.Sub(s.lastUsed) > timeout {
 		return true
 	}
-	return s.guestOverdue(now) || s.pending() > 0 && s.overLimit(now)
+	return s.guestOverdue(now) || s.out.Pending() > 0 && s.overLimit(now)
 }
 
 // outputLimit is the limit of the client's class.
 func (s *session) outputLimit() *config.BufferLimit {
 	if s.subscribed.Load() {
-		return s.srv.subscribedLimit.Load()
+		return s.srv.set.subscribedLimit.Load()
 	}
-	return s.srv.outLimit.Load()
+	return s.srv.set.outLimit.Load()
 }
 
 // overLimit says whether the client's unread replies are past
 // client-output-buffer-limit.
 func (s *session) overLimit(now time.Time) bool {
-	n, l := uint64(s.pending()), s.outputLimit()
+	n, l := uint64(s.out.Pending()), s.outputLimit()
 	over := l.Hard > 0 && n > l.Hard
 	if l.Soft == 0 || n <= l.Soft {
 		s.softSince = time.Time{}
@@ -165,41 +177,41 @@ func (s *session) overLimit(now time.Time) bool {
 		over = true
 	}
 	if over {
-		s.srv.stats.outputLimit.Add(1)
+		s.srv.obs.Stats.OutputLimit.Add(1)
 		s.srv.clientLog.Warn("closing a client: it does not read its replies", "client", s.id, "addr", s.addr, "pending", n)
 	}
 	return over
 }
 
-// overQueryLimit says whether unfinished input of n bytes is past
-// client-query-buffer-limit.
+// overQueryLimit reports whether unfinished input of size bytes is past
+// client-query-buffer-limit, or guestInput for a guest.
 func (s *session) overQueryLimit(size int) bool {
 	n := int64(size)
-	guest := n > guestInput && !s.waiting && !s.stalled && s.guest.Load() && s.mustAuthenticate()
-	if n <= s.srv.queryLimit.Load() && !guest {
+	guest := n > guestInput && s.suspended == running && s.guest.Load() && s.mustAuthenticate()
+	if n <= s.srv.set.queryLimit.Load() && !guest {
 		return false
 	}
-	s.srv.stats.queryLimit.Add(1)
+	s.srv.obs.Stats.QueryLimit.Add(1)
 	s.srv.clientLog.Warn("closing a client: its query buffer is over the limit", "client", s.id, "addr", s.addr, "bytes", n, "authenticated", !guest)
 	return true
 }
 
-// peak notes the largest buffers of late; decay forgets them, and gives back
-// what a silent client does not use.
+// peak updates the largest recent sizes of the buffers.
 func (s *session) peak() {
-	s.bufPeak = max(s.bufPeak, cap(s.buf), smallBuffer)
-	s.outPeak = max(s.outPeak, s.pending())
+	s.bufPeak = max(s.bufPeak, cap(s.buf), output.SmallBuffer)
+	s.outPeak = max(s.outPeak, s.out.Pending())
 }
 
+// decay resets the peaks, and frees memory that an idle client does not use.
 func (s *session) decay(now time.Time) {
 	if now.Sub(s.peakAt) > activeOf {
-		s.bufPeak, s.outPeak, s.peakAt = cap(s.buf), s.pending(), now
+		s.bufPeak, s.outPeak, s.peakAt = cap(s.buf), s.out.Pending(), now
 	}
 	if now.Sub(s.lastUsed) <= activeOf {
 		return
 	}
 	s.lastMulti = nil
-	if cap(s.buf)-len(s.buf) > smallBuffer {
+	if cap(s.buf)-len(s.buf) > output.SmallBuffer {
 		s.buf = append(make([]byte, 0, len(s.buf)), s.buf...)
 	}
 	s.charge()

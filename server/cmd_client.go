@@ -2,11 +2,11 @@ package server
 
 import (
 	"math"
-	"strings"
 	"time"
 
 	"redoubt/command"
 	"redoubt/number"
+	"redoubt/server/admin"
 )
 
 // CLIENT: what a connection sets for itself, and what it may see of the others
@@ -48,7 +48,7 @@ func clientCommands() []*local {
 				Name: "getname", Since: "2.6.9", Arity: 2, Flags: own,
 				Summary: "Tells the name of this connection.",
 			}),
-			sub(local{run: func(c *localCall) error { t := c.s.tracked(); c.w.Int(t.redirects()); return nil }}, command.Command{
+			sub(local{run: func(c *localCall) error { t := c.s.tracker.Present(); c.w.Int(t.Redirect()); return nil }}, command.Command{
 				Name: "getredir", Since: "6.0.0", Arity: 2, Flags: own,
 				Summary: "Tells which connection gets the invalidation messages of this one.",
 			}),
@@ -98,7 +98,7 @@ func clientCommands() []*local {
 				Summary: "Gives this connection a name.",
 			}),
 			sub(local{run: clientTracking}, command.Command{
-				Name: "tracking", Since: "6.0.0", Arity: -3, Flags: own,
+				Name: "tracking", Since: "6.0.0", Arity: -3, Flags: own | command.Tracking,
 				Syntax:  "status=<ON|OFF> [REDIRECT client-id:integer] [PREFIX prefix]... [BCAST] [OPTIN] [OPTOUT] [NOLOOP]",
 				Summary: "Switches messages on and off that tell this client which of the keys it read have changed.",
 			}),
@@ -116,11 +116,6 @@ func clientCommands() []*local {
 			}),
 		},
 	}}
-}
-
-// is says whether the i-th argument is a word, in any case.
-func (c *localCall) is(i int, word string) bool {
-	return len(c.args[i]) == len(word) && strings.EqualFold(string(c.args[i]), word)
 }
 
 // onOff sets a switch by the third argument.
@@ -161,7 +156,7 @@ func clientSetName(c *localCall) error {
 
 func clientSetInfo(c *localCall) error {
 	var to *string
-	option := cString(c.args[2], len(c.args[2]))
+	option := admin.CString(c.args[2], len(c.args[2]))
 	switch {
 	case c.is(2, "lib-name"):
 		to = &c.s.libName
@@ -183,13 +178,13 @@ func clientInfo(c *localCall) error {
 	return nil
 }
 
-// clientReply answers nothing but to ON.
+// clientReply implements CLIENT REPLY. Only ON gets a reply.
 func clientReply(c *localCall) error {
 	s := c.s
 	switch {
 	case c.is(2, "on"):
 		if s.replies != replyOn {
-			s.replies = replyOff // also when the reply of this one was to be skipped
+			s.replies = replyOff // also if this reply was to be skipped: speak needs it
 			c.speak()
 		}
 		c.w.OK()
@@ -208,10 +203,10 @@ func clientReply(c *localCall) error {
 	return command.ErrSyntax
 }
 
-// unanswered takes back that this call counts as one that is answered.
+// unanswered undoes the count of this call as answered.
 func (c *localCall) unanswered() {
 	if c.s.replies == replyOn {
-		c.s.answers--
+		c.s.out.Answers--
 	}
 }
 
@@ -222,7 +217,7 @@ func clientPause(c *localCall) error {
 	all := true
 	switch {
 	case len(c.args) > 4:
-		return subcommandSyntax(c.args)
+		return admin.SubcommandSyntax(c.args)
 	case len(c.args) == 4 && c.is(3, "write"):
 		all = false
 	case len(c.args) == 4 && !c.is(3, "all"):
@@ -246,16 +241,10 @@ func clientPause(c *localCall) error {
 	return nil
 }
 
-// subcommandSyntax is the answer to a subcommand with too many arguments.
-func subcommandSyntax(args [][]byte) error {
-	return command.Error("ERR unknown subcommand or wrong number of arguments for '" + cString(args[1], 128) +
-		"'. Try " + strings.ToUpper(string(args[0])) + " HELP.")
-}
-
 func clientUnblock(c *localCall) error {
 	switch {
 	case len(c.args) > 4:
-		return subcommandSyntax(c.args)
+		return admin.SubcommandSyntax(c.args)
 	case len(c.args) == 4 && !c.is(3, "timeout") && !c.is(3, "error"):
 		return errUnblock
 	}
@@ -264,6 +253,6 @@ func clientUnblock(c *localCall) error {
 		return command.ErrNotInteger
 	}
 	ended := c.srv.unblock(id, len(c.args) == 4 && c.is(3, "error"))
-	c.w.Int(int64(boolInt(ended)))
+	c.w.Int(admin.BoolInt(ended))
 	return nil
 }

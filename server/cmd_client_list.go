@@ -9,19 +9,20 @@ import (
 	"redoubt/acl"
 	"redoubt/command"
 	"redoubt/number"
+	"redoubt/server/admin"
 )
 
 // CLIENT LIST and CLIENT KILL look at other sessions. They run on a worker, and
 // hold the mu of one session at a time.
 
-// clientTypes are the types that clients may be asked for by. There is no
-// replication here, so they are normal, or pubsub while they have subscriptions.
+// clientTypes are the types that a filter may name. There is no replication here, so a
+// client is normal, or pubsub while it has subscriptions.
 var clientTypes = []string{"normal", "slave", "replica", "pubsub", "master"}
 
 func clientType(arg []byte) (string, error) {
 	name := strings.ToLower(string(arg))
 	if !slices.Contains(clientTypes, name) {
-		return "", command.Error("ERR Unknown client type '" + cString(arg, len(arg)) + "'")
+		return "", command.Error("ERR Unknown client type '" + admin.CString(arg, len(arg)) + "'")
 	}
 	return name, nil
 }
@@ -59,7 +60,7 @@ func clientList(c *localCall) error {
 	case len(c.args) != 2:
 		return command.ErrSyntax
 	}
-	c.srv.evictClients(nil) // nobody is shown who is about to go
+	c.srv.evictClients(nil) // clients about to be evicted are not listed
 	var text []byte
 	now := time.Now()
 	for _, s := range sessions() {
@@ -126,8 +127,8 @@ func (c *localCall) killFilter() (f killFilter, err error) {
 		case c.is(i, "laddr"):
 			f.laddr = &text
 		case c.is(i, "user"):
-			if f.user = c.srv.acl.Find(value); f.user == nil {
-				return f, command.Error("ERR No such user '" + cString(value, len(value)) + "'")
+			if f.user = c.srv.access.Users.Find(value); f.user == nil {
+				return f, command.Error("ERR No such user '" + admin.CString(value, len(value)) + "'")
 			}
 		case c.is(i, "skipme") && strings.EqualFold(text, "yes"):
 			f.skipMe = true
@@ -140,14 +141,14 @@ func (c *localCall) killFilter() (f killFilter, err error) {
 	return f, nil
 }
 
-// fits compares with what never changes in a session, or may be read at any time, so
-// it needs no lock.
+// fits reports whether the session passes all filters but user. It reads only fields
+// that never change or are atomic, so it needs no lock.
 func (f *killFilter) fits(s *session, now time.Time) bool {
 	return (f.addr == nil || *f.addr == s.addr) && (f.laddr == nil || *f.laddr == s.laddr) &&
 		(f.typ == nil || *f.typ == s.clientType()) && (f.id == 0 || f.id == s.id) && now.Sub(s.created) >= f.age
 }
 
-// clientKill closes the others before it answers, and itself behind the answer.
+// clientKill closes other clients before its reply, and the calling client behind it.
 func clientKill(c *localCall) error {
 	f, err := c.killFilter()
 	if err != nil {

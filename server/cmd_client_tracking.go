@@ -1,184 +1,80 @@
 package server
 
 import (
-	"strings"
-
 	"redoubt/command"
-	"redoubt/number"
+	"redoubt/server/output"
+	"redoubt/server/tracking"
 )
 
-// CLIENT TRACKING and the commands around it. How it works is in tracking.go.
+// Client-side caching, as a session sees it. Package tracking has the keys that each client
+// has read, and says why no invalidation is missed.
 
-const (
-	errCaching      = command.Error("ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled")
-	errCachingYes   = command.Error("ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode.")
-	errCachingNo    = command.Error("ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.")
-	errTrackPrefix  = command.Error("ERR PREFIX option requires BCAST mode to be enabled")
-	errTrackSwitch  = command.Error("ERR You can't switch BCAST mode on/off before disabling tracking for this client, and then re-enabling it with a different mode.")
-	errTrackBcast   = command.Error("ERR OPTIN and OPTOUT are not compatible with BCAST")
-	errTrackBoth    = command.Error("ERR You can't specify both OPTIN mode and OPTOUT mode")
-	errTrackMode    = command.Error("ERR You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, and then re-enabling it with a different mode.")
-	errTrackTwice   = command.Error("ERR A client can only redirect to a single other client")
-	errTrackNoOther = command.Error("ERR The client ID you want redirect to does not exist")
-)
-
-// tracked is how keys are tracked for the session; nothing is set if they are not.
-func (s *session) tracked() (t trackState) {
-	if k := s.tracker; k != nil {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		return k.trackState
-	}
-	return t
-}
-
-// redirects is where messages are redirected to, -1 without tracking.
-func (t *trackState) redirects() int64 {
-	if !t.on {
-		return -1
-	}
-	return t.redirect
+// initTracking connects the tracking table to the server's clients.
+func (srv *Server) initTracking() {
+	srv.tracking.Init(tracking.Config{
+		Account: &srv.budget.Clients,
+		Find: func(id int64) (*output.Queue, bool) {
+			s := srv.clients.find(id)
+			if s == nil {
+				return nil, false
+			}
+			return &s.pushes, s.subscribed.Load()
+		},
+		Wanted: srv.interested,
+	})
 }
 
 func clientTracking(c *localCall) error {
-	o, err := c.trackOptions()
+	s := c.s
+	o, on, err := s.srv.tracking.Parse(c.args, s.tracker.Present())
 	if err != nil {
 		return err
 	}
-	switch {
-	case c.is(2, "off"):
-		c.s.endTracking()
-		c.w.OK()
-		return nil
-	case !c.is(2, "on"):
-		return command.ErrSyntax
+	if !on {
+		s.tracker.End(false)
+		return c.ok()
 	}
-	old := c.s.tracked()
-	switch {
-	case len(o.prefixes) > 0 && !o.bcast:
-		return errTrackPrefix
-	case old.on && old.bcast != o.bcast:
-		return errTrackSwitch
-	case o.bcast && (o.optin || o.optout):
-		return errTrackBcast
-	case o.optin && o.optout:
-		return errTrackBoth
-	case o.optin && old.optout || o.optout && old.optin:
-		return errTrackMode
+	if s.tracker == nil {
+		s.tracker = s.srv.tracking.New(s.id, &s.pushes)
+		s.call.Reads = s.nestedRead
 	}
-	if err := overlap(o.prefixes, old.prefixes); err != nil {
-		return err
-	}
-	c.s.beginTracking(o)
-	c.w.OK()
-	return nil
-}
-
-func (c *localCall) trackOptions() (o trackOptions, err error) {
-	for i := 3; i < len(c.args); i++ {
-		more := i+1 < len(c.args)
-		switch {
-		case c.is(i, "redirect") && more:
-			i++
-			if o.redirect != 0 {
-				return o, errTrackTwice
-			}
-			n, ok := number.ParseInt(c.args[i])
-			if !ok {
-				return o, command.ErrNotInteger
-			}
-			if o.redirect = n; c.srv.clients.find(n) == nil {
-				return o, errTrackNoOther
-			}
-		case c.is(i, "bcast"):
-			o.bcast = true
-		case c.is(i, "optin"):
-			o.optin = true
-		case c.is(i, "optout"):
-			o.optout = true
-		case c.is(i, "noloop"):
-			o.noloop = true
-		case c.is(i, "prefix") && more:
-			i++
-			o.prefixes = append(o.prefixes, string(c.args[i]))
-		default:
-			return o, command.ErrSyntax
-		}
-	}
-	return o, nil
-}
-
-// overlap says which of the new prefixes would tell of a key that another one, new
-// or old, tells of.
-func overlap(list, old []string) error {
-	const no = ". Prefixes for a single client must not overlap."
-	begins := func(a, b string) bool { return strings.HasPrefix(a, b) || strings.HasPrefix(b, a) }
-	text := func(s string) string { return "'" + cString([]byte(s), len(s)) + "'" }
-	for i, p := range list {
-		for _, q := range old {
-			if begins(p, q) {
-				return command.Error("ERR Prefix " + text(p) + " overlaps with an existing prefix " + text(q) + no)
-			}
-		}
-		for _, q := range list[i+1:] {
-			if begins(p, q) {
-				return command.Error("ERR Prefix " + text(p) + " overlaps with another provided prefix " + text(q) + no)
-			}
-		}
-	}
-	return nil
+	s.tracker.Begin(o)
+	return c.ok()
 }
 
 func clientCaching(c *localCall) error {
-	t := c.s.tracked()
-	switch {
-	case !t.on:
-		return errCaching
-	case c.is(2, "yes"):
-		if !t.optin {
-			return errCachingYes
-		}
-	case c.is(2, "no"):
-		if !t.optout {
-			return errCachingNo
-		}
-	default:
-		return command.ErrSyntax
+	if err := c.s.tracker.SetCaching(c.args[2]); err != nil {
+		return err
 	}
-	c.s.tracker.caching = true
-	c.w.OK()
-	return nil
+	return c.ok()
 }
 
 func clientTrackingInfo(c *localCall) error {
-	t := c.s.tracked()
-	flags := []string{"off"}
-	if t.on {
-		flags[0] = "on"
-	}
-	for _, f := range []struct {
-		on   bool
-		name string
-	}{
-		{t.bcast, "bcast"}, {t.optin, "optin"}, {t.optin && t.caching, "caching-yes"}, {t.optout, "optout"},
-		{t.optout && t.caching, "caching-no"}, {t.noloop, "noloop"}, {t.broken, "broken_redirect"},
-	} {
-		if f.on {
-			flags = append(flags, f.name)
-		}
-	}
-	c.w.Map(3)
-	c.w.BulkString("flags")
-	c.w.Set(len(flags))
-	for _, f := range flags {
-		c.w.BulkString(f)
-	}
-	c.w.BulkString("redirect")
-	c.w.Int(t.redirects())
-	c.w.BulkString("prefixes")
-	c.w.Array(len(t.prefixes))
-	for _, p := range t.prefixes {
-		c.w.BulkString(p)
-	}
+	t := c.s.tracker.Present()
+	t.Write(c.w)
 	return nil
+}
+
+// trackRead remembers the keys of a command that is about to be run. It runs on the
+// carrier, which holds mu. This turn's uncommitted writes to those keys are committed
+// first: they come before the read, and must not invalidate it.
+func (s *session) trackRead(cmd *command.Command, args [][]byte) {
+	if s.tracker.Remembers(cmd) {
+		s.work.batch.TellOf(cmd, args, s.call.Guard)
+		s.tracker.Read(cmd, args)
+	}
+}
+
+// nestedRead notes a read by EXEC or a script: see executor.Call.Reads. It
+// runs on the carrier, or on a worker while the session waits.
+func (s *session) nestedRead(cmd *command.Command, args [][]byte, late bool) {
+	s.tracker.NestedRead(cmd, args, late)
+}
+
+// cachingOver ends the effect of CLIENT CACHING after one command. It is called before
+// the next command is run.
+func (s *session) cachingOver() {
+	if last := s.lastCmd; s.multi == nil && last != nil && (last.Parent == nil || last.Parent.Name != "client") {
+		s.tracker.EndCaching()
+	}
 }

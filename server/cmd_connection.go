@@ -14,36 +14,25 @@ func localCommands() []*local {
 	for _, group := range [][]*local{
 		connectionCommands(),
 		helloCommands(),
-		aclCommands(),
 		clientCommands(),
 		monitorCommands(),
 		multiCommands(),
 		pubsubCommands(),
-		configCommands(),
-		commandCommands(),
-		infoCommands(),
-		debugCommands(),
-		memoryCommands(),
-		redoubtCommands(),
-		migrateCommands(),
-		saveCommands(),
-		serverCommands(),
-		lolwutCommands(),
-		slowlogCommands(),
-		latencyCommands(),
 	} {
 		all = append(all, group...)
 	}
 	return all
 }
 
-// The small commands about the connection. Those about who it is are in
-// cmd_hello.go, those about connections in general in cmd_client.go.
+// connectionCommands are the small commands about the connection. HELLO and AUTH are in
+// cmd_hello.go, CLIENT is in cmd_client.go.
 func connectionCommands() []*local {
+	const always = command.AllowBusy | command.NoScript | command.Loading | command.Stale | command.Fast | command.NoAuth |
+		command.NoQueue | command.WhileSubscribed
 	return []*local{
 		{Command: &command.Command{
 			Name: "ping", Group: command.Connection, Since: "1.0.0", Arity: -1,
-			Flags:  command.Fast | command.Repeatable,
+			Flags:  command.Fast | command.Repeatable | command.WhileSubscribed,
 			Tips:   []string{"request_policy:all_shards", "response_policy:all_succeeded"},
 			Syntax: "[message]", Complexity: "O(1)",
 			Summary: "Answers PONG, or the message.",
@@ -60,13 +49,13 @@ func connectionCommands() []*local {
 		}, run: selectDB},
 		{Command: &command.Command{
 			Name: "quit", Group: command.Connection, Since: "1.0.0", Arity: -1,
-			Flags:   command.AllowBusy | command.NoScript | command.Loading | command.Stale | command.Fast | command.NoAuth,
+			Flags:   always,
 			Summary: "Closes this connection once its replies are sent.", Deprecated: "7.2.0",
 			ReplacedBy: "just closing the connection", Complexity: "O(1)",
 		}, run: func(c *localCall) error { c.w.OK(); c.s.closing = true; return nil }},
 		{Command: &command.Command{
 			Name: "reset", Group: command.Connection, Since: "6.2.0", Arity: 1,
-			Flags:   command.AllowBusy | command.NoScript | command.Loading | command.Stale | command.Fast | command.NoAuth,
+			Flags:   always,
 			Summary: "Makes this connection as good as new: nothing that was set on it remains.", Complexity: "O(1)",
 		}, run: reset},
 	}
@@ -114,16 +103,14 @@ func selectDB(c *localCall) error {
 	return nil
 }
 
-// reset leaves the name of the client's library alone, as Redis does: it is a
-// fact about who connected, not a state.
+// reset implements RESET. It keeps the name of the client's library, as Redis does:
+// a fact about the client, not a state of the connection.
 func reset(c *localCall) error {
 	s := c.s
-	if s.monitor {
-		c.srv.dropMonitor(s)
-	}
+	s.endMonitor()
 	s.endMulti()
 	s.unsubscribeAll()
-	s.endTracking()
+	s.tracker.End(false)
 	s.hear()
 	s.db, s.name, s.noTouch = 0, "", false
 	s.noEvict.Store(false)
@@ -138,7 +125,7 @@ func reset(c *localCall) error {
 func (c *localCall) speak() {
 	if c.s.replies == replyOff {
 		c.s.replies = replyOn
-		c.s.answers++
-		c.w = &c.s.out
+		c.s.out.Answers++
+		c.w = &c.s.out.Writer
 	}
 }

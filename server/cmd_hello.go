@@ -6,9 +6,11 @@ import (
 	"redoubt/acl"
 	"redoubt/command"
 	"redoubt/number"
+	"redoubt/server/admin"
+	"redoubt/version"
 )
 
-// Who a connection is: protocol version, user, password.
+// HELLO and AUTH: protocol version, user and password of a connection.
 
 const (
 	errWrongPass  = command.Error("WRONGPASS invalid username-password pair or user is disabled.")
@@ -40,7 +42,7 @@ func helloCommands() []*local {
 
 func hello(c *localCall) error {
 	s := c.s
-	version := int64(s.out.Proto)
+	proto := int64(s.out.Proto)
 	if len(c.args) > 1 {
 		n, ok := number.ParseInt(c.args[1])
 		if !ok {
@@ -49,7 +51,7 @@ func hello(c *localCall) error {
 		if n < 2 || n > 3 {
 			return errNoProto
 		}
-		version = n
+		proto = n
 	}
 	var user, password, name []byte
 	named, login := false, false
@@ -66,7 +68,7 @@ func hello(c *localCall) error {
 			}
 			i++
 		default:
-			return command.Error("ERR Syntax error in HELLO option '" + cString(c.args[i], len(opt)) + "'")
+			return command.Error("ERR Syntax error in HELLO option '" + admin.CString(c.args[i], len(opt)) + "'")
 		}
 	}
 	if login && !c.login(user, password) {
@@ -78,20 +80,20 @@ func hello(c *localCall) error {
 	if named {
 		s.name = string(name)
 	}
-	s.setProto(int(version))
-	c.w.Proto = int(version) // where the reply goes if the client wants none
+	s.setProto(int(proto))
+	c.w.Proto = int(proto) // c.w is not s.out if the reply is discarded
 	w := c.w
 	w.Map(7)
 	w.BulkString("server")
 	w.BulkString("redis")
 	w.BulkString("version")
-	w.BulkString(RedisVersion)
+	w.BulkString(version.Redis)
 	w.BulkString("proto")
-	w.Int(version)
+	w.Int(proto)
 	w.BulkString("id")
 	w.Int(s.id)
 	w.BulkString("mode")
-	w.BulkString(c.srv.mode())
+	w.BulkString(c.srv.cluster.Mode())
 	w.BulkString("role")
 	w.BulkString("master")
 	w.BulkString("modules")
@@ -103,7 +105,7 @@ func auth(c *localCall) error {
 	user, password := []byte(acl.DefaultName), c.args[1]
 	switch len(c.args) {
 	case 2:
-		if c.srv.acl.Default().Load().NoPass() {
+		if c.srv.access.Users.Default().Load().NoPass() {
 			return errNoPassword
 		}
 	case 3:
@@ -118,10 +120,10 @@ func auth(c *localCall) error {
 	return nil
 }
 
-// login authenticates the connection, or says false. One that was authenticated
-// stays who it was when it fails.
+// login authenticates the connection and reports whether that succeeded. After a failure
+// the connection keeps the user it had.
 func (c *localCall) login(name, password []byte) bool {
-	s, h := c.s, c.srv.acl.Authenticate(name, password)
+	s, h := c.s, c.srv.access.Users.Authenticate(name, password)
 	if h == nil {
 		s.noteFailedLogin(string(name), string(c.args[0]), c.args)
 		c.loginFailed(name)
@@ -129,8 +131,8 @@ func (c *localCall) login(name, password []byte) bool {
 	}
 	s.user = h
 	s.setAuthenticated(true)
-	// Whoever deletes a user looks for its connections then: if it did not find this
-	// one, it is seen here.
+	// Deleting a user closes its connections: a deletion that came too early to see
+	// this one is noticed here.
 	if h.Gone() {
 		s.setDefaultAuth()
 		s.setAuthenticated(false)
@@ -139,10 +141,10 @@ func (c *localCall) login(name, password []byte) bool {
 	return true
 }
 
-// validAttribute says whether a text may stand in CLIENT LIST: it must not
-// break its lines and fields.
+// validAttribute reports whether a text may stand in CLIENT LIST without breaking its
+// lines and fields.
 func validAttribute(b []byte) bool {
-	for _, c := range []byte(cString(b, len(b))) {
+	for _, c := range []byte(admin.CString(b, len(b))) {
 		if c < '!' || c > '~' {
 			return false
 		}

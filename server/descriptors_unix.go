@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// descriptorLimit is how many files and sockets the process may have open. Go
-// has raised it to the hard limit.
+// descriptorLimit returns how many files and sockets the process may have open. The Go
+// runtime has raised the soft limit to the hard one.
 func descriptorLimit() int64 {
 	var r syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &r); err != nil || r.Cur > math.MaxInt64 {

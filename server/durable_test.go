@@ -87,8 +87,8 @@ func (d *disk) refuseNext(err error) {
 	d.refuse = err
 }
 
-func (d *disk) Begin(wait bool) (engine.View, error) {
-	v, err := d.Engine.Begin(wait)
+func (d *disk) Begin(o engine.ViewOptions) (engine.View, error) {
+	v, err := d.Engine.Begin(o)
 	return diskView{v, d}, err
 }
 

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Guests: connections that have to authenticate and have not yet, and handshakes of
-// TLS. Anybody who reaches the port can have one, so each may cost little, and all of
-// them must leave room for others:
+// Guests: connections that have to authenticate and have not yet, and TLS handshakes.
+// Anybody who reaches the port can open one, so each may cost little, and all of
+// them must leave room for authenticated clients:
 //
 //   - Commands of a guest wait while it leaves guestOutput bytes of replies unread, and
 //     it is closed when it takes none of them for a second. What it may send is bounded by
@@ -20,14 +20,14 @@ import (
 const (
 	guestOutput = 4 << 10
 	guestInput  = 48 << 10 // a user name and a password of the largest size, and the command
-	// fewGuests is how many there may be in any case.
+	// fewGuests is how many guests are allowed whatever maxclients is.
 	fewGuests = 64
-	// handshakeMemory is about what a handshake takes, and a connection over TLS.
+	// handshakeMemory is about the memory of a handshake, and of a TLS connection.
 	handshakeMemory = 48 << 10
 )
 
-// setGuest notes whether the session has to authenticate. mu is held, or nobody knows
-// the session yet.
+// setGuest notes whether the session has to authenticate. mu is held, or the session is
+// not registered yet.
 func (srv *Server) setGuest(s *session, is bool) {
 	if s.guest.Swap(is) == is {
 		return
@@ -42,25 +42,25 @@ func (srv *Server) setGuest(s *session, is bool) {
 	}
 }
 
-// unauthenticated is how many guests there are.
+// unauthenticated returns the number of guests, handshakes not counted.
 func (c *clients) unauthenticated() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.guests)
 }
 
-// guestOverdue says that a guest is to be closed since it does not read, or does not
-// authenticate.
+// guestOverdue reports whether a guest is to be closed because it does not read, or does
+// not authenticate in time.
 func (s *session) guestOverdue(now time.Time) bool {
 	if !s.guest.Load() || !s.mustAuthenticate() {
 		return false
 	}
-	if n := s.pending(); n >= guestOutput && now.Sub(s.lastUsed) >= tickEvery {
-		s.srv.stats.outputLimit.Add(1)
+	if n := s.out.Pending(); n >= guestOutput && now.Sub(s.lastUsed) >= tickEvery {
+		s.srv.obs.Stats.OutputLimit.Add(1)
 		s.srv.clientLog.Info("closing a client: it has not authenticated and does not read its replies", "client", s.id, "addr", s.addr, "pending", n)
 		return true
 	}
-	limit := time.Duration(s.srv.authTimeout.Load()) * time.Second
+	limit := time.Duration(s.srv.set.authTimeout.Load()) * time.Second
 	if limit == 0 || now.Sub(s.guestAt) < limit {
 		return false
 	}
@@ -69,13 +69,13 @@ func (s *session) guestOverdue(now time.Time) bool {
 }
 
 // makeRoom closes the oldest guest, or else the oldest handshake, if there are too many
-// of both or no place for another client. It says whether it did.
+// of both or no place for another client. It reports whether it closed one.
 func (srv *Server) makeRoom(tls bool) bool {
 	c, handshakes := &srv.clients, srv.tls.count.Load()
 	var oldest *session
 	c.mu.Lock()
-	crowded := srv.atMaxClients() || int64(len(c.guests))+handshakes >= max(fewGuests, srv.maxClients.Load()/4)
-	if crowded && !srv.acl.Default().Load().Open() {
+	crowded := srv.atMaxClients() || int64(len(c.guests))+handshakes >= max(fewGuests, srv.set.maxClients.Load()/4)
+	if crowded && !srv.access.Users.Default().Load().Open() {
 		for _, s := range c.guests {
 			if !s.evicting.Load() && (oldest == nil || s.id < oldest.id) {
 				oldest = s
@@ -92,22 +92,21 @@ func (srv *Server) makeRoom(tls bool) bool {
 	default:
 		return false
 	}
-	srv.stats.guestsClosed.Add(1)
+	srv.obs.Stats.GuestsClosed.Add(1)
 	return true
 }
 
-// mostHandshakes is how many handshakes may be under way for the memory they take.
+// mostHandshakes returns how many handshakes the memory limit of clients allows.
 func (srv *Server) mostHandshakes() int64 {
 	if limit := srv.budget.Clients.Limit(); limit > 0 {
 		return max(fewGuests, limit/8/handshakeMemory)
 	}
-	return srv.maxClients.Load()
+	return srv.set.maxClients.Load()
 }
 
-// atMaxClients says that there is no room for another connection. Those that shake hands
-// count too.
+// atMaxClients reports whether maxclients is reached. Handshakes count too.
 func (srv *Server) atMaxClients() bool {
-	return srv.clients.count.Load()+srv.tls.count.Load() >= srv.maxClients.Load()
+	return srv.clients.count.Load()+srv.tls.count.Load() >= srv.set.maxClients.Load()
 }
 
 // dropOldest ends the handshake that began first.
@@ -121,7 +120,7 @@ func (t *tlsFront) dropOldest() {
 		return true
 	})
 	if oldest != nil {
-		t.handshakes.Delete(oldest) // the next one is another
+		t.handshakes.Delete(oldest) // so that the next call drops another one
 		oldest.Close()
 	}
 }

@@ -5,11 +5,14 @@ import (
 	"context"
 	"runtime/debug"
 	"slices"
+	"sync"
 	"time"
 	"unsafe"
+
+	"redoubt/server/admin"
 )
 
-// What clients make the server hold, and how it is bounded: maxmemory-clients.
+// The memory of clients and its bound, maxmemory-clients.
 //
 // Each session knows what it holds (held), remembers what it was charged with, and
 // adds the difference to budget.Clients where its buffers have changed: when its
@@ -18,15 +21,17 @@ import (
 // holds the same, so the hot path compares two numbers and touches nothing shared.
 //
 // When the sum is over its limit, clients are evicted at once, the largest first, by
-// the loop that has seen it: a client can send hundreds of megabytes a second. Before
+// the loop that notices: a client can send hundreds of megabytes a second. Before
 // that, clients that leave replies unread are slowed down: how much each may leave
 // unread depends on what is left (setLimits).
 //
 // Invariants:
-//  1. The account is the sum of what the sessions of the register are charged with.
-//     leave takes a session's part back.
-//  2. Only a session's carrier, with mu held, changes what it is charged with, and only
-//     whoever holds the lock of its queue what that is charged with.
+//  1. The account is the sum of the charges of all registered sessions, and of
+//     the messages that any of them refers to, each of which counts once (package output). leave
+//     takes a session's part back. CLIENT LIST, the limits of an output and the order of
+//     eviction count a message with every client that has yet to take it, as with Redis.
+//  2. A session's charge is changed only by its carrier with mu held, the charge of its
+//     message queue only under the queue's lock.
 //  3. evictClients takes the mu of a session only on the session's own carrier, and never
 //     waits for another eviction.
 
@@ -35,8 +40,8 @@ const (
 	// commands wait, when there is memory for it, and leastUnread when there is none.
 	mostUnread  = 32 << 20
 	leastUnread = 64 << 10
-	// smallChange is what is not worth a charge: the arguments of a command that a worker
-	// runs are mostly less.
+	// smallChange is the size up to which the arguments of a command that a worker runs
+	// are not charged.
 	smallChange = 1 << 10
 	// chargeStep is how much a session may grow within a turn before it is charged.
 	chargeStep = 64 << 10
@@ -46,12 +51,12 @@ const (
 
 // setLimits sets what the session may send and leave unread in the turn that begins.
 func (s *session) setLimits() {
-	s.in.MaxBulk = s.srv.maxBulk.Load()
+	s.in.MaxBulk = s.srv.set.maxBulk.Load()
 	a := &s.srv.budget.Clients
 	limit := a.Limit()
 	switch {
 	case s.guest.Load() && s.mustAuthenticate():
-		s.unread, s.in.MaxFrame = guestOutput, 0 // it has limits of its own
+		s.unread, s.in.MaxFrame = guestOutput, 0 // the reader has limits for guests
 	case limit == 0 || s.noEvict.Load():
 		s.unread, s.in.MaxFrame = mostUnread, 0
 	default:
@@ -60,9 +65,10 @@ func (s *session) setLimits() {
 	}
 }
 
-// held is how many bytes the session holds but for the queue of messages. mu is held.
+// held returns how many bytes the session holds, without its message queue and the
+// messages that it shares with others. mu is held.
 func (s *session) held() int {
-	n := s.base + s.subsMemory + cap(s.buf) + cap(s.out.Buf) + cap(s.scratch.Buf) + s.in.Memory() + s.watch.Memory()
+	n := s.base + s.subs.Memory() + cap(s.buf) + s.out.Memory() + cap(s.scratch.Buf) + s.in.Memory() + s.watch.Memory()
 	if s.multi != nil {
 		n += s.multi.memory()
 	}
@@ -75,16 +81,16 @@ func (s *session) held() int {
 	if s.parts != nil {
 		n += partsMemory
 	}
-	if s.tracker != nil {
-		n += s.tracker.held
-	}
-	return n + len(s.name) + len(s.libName) + len(s.libVersion)
+	return n + s.tracker.Memory() + len(s.name) + len(s.libName) + len(s.libVersion)
 }
 
-// charge brings what the session is charged with up to date. mu is held, by the carrier.
+// charge updates the session's charge. It runs on the carrier, which holds mu.
 func (s *session) charge() {
 	if n := int64(s.held()); n != s.charged.Load() && !s.closed {
 		s.srv.budget.Clients.Add(n - s.charged.Swap(n))
+	}
+	if n := int64(s.out.Borrowed()); n != s.borrowed.Load() && !s.closed {
+		s.borrowed.Store(n)
 	}
 }
 
@@ -95,35 +101,20 @@ func (s *session) chargeGrowth() {
 	}
 }
 
-// discharge takes back what a session was charged with that has left. mu is held.
+// discharge returns the charge of a closed session. mu is held.
 func (s *session) discharge() {
 	s.srv.budget.Clients.Add(-s.charged.Swap(0))
-	q := &s.pushes
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.buf, q.shut = nil, true
-	q.charge(s.srv)
+	s.borrowed.Store(0)
+	s.pushes.Close()
 }
 
-// charge brings what the queue is charged with up to date. Its lock is held. Small
-// queues cost nothing: the carrier is about to move them.
-func (q *pushQueue) charge(srv *Server) {
-	n := int64(cap(q.buf))
-	if n <= smallBuffer {
-		n = 0
-	}
-	if old := q.charged.Load(); n != old {
-		q.charged.Store(n)
-		if srv.budget.Clients.Add(n - old); n > old && srv.budget.Clients.Over() > 0 {
-			srv.requestEviction()
-		}
-	}
+// memory returns what the client holds: its charge, and the messages that it shares with
+// others.
+func (s *session) memory() int64 {
+	return s.charged.Load() + s.borrowed.Load() + s.pushes.Memory()
 }
 
-// memory is what the client is charged with.
-func (s *session) memory() int64 { return s.charged.Load() + s.pushes.charged.Load() }
-
-// argsSize is how many bytes arguments take that were copied.
+// argsSize returns how many bytes copied arguments take.
 func argsSize(args [][]byte) int {
 	n := len(args) * int(unsafe.Sizeof([]byte(nil)))
 	for _, a := range args {
@@ -132,17 +123,24 @@ func argsSize(args [][]byte) int {
 	return n
 }
 
-// The default share of maxmemory, in percent, means leastClients bytes at least: under a
-// small maxmemory commands of a few megabytes must find a place, and the client that is to
-// raise it again. Other percentages are taken as they are.
+// The default share of maxmemory, in percent, is leastClients bytes at least: a small
+// maxmemory must leave room for commands of a few megabytes, and for the client that
+// raises it again. Other percentages are taken as they are.
 const (
 	defaultShare = 25
 	leastClients = 16 << 20
 )
 
+// eviction is the state of closing clients for the memory that they take.
+type eviction struct {
+	requests chan struct{} // asks watchMemory to call evictClients
+	mu       sync.Mutex    // held by evictClients
+	retryAt  time.Time     // when evictClients may try again
+}
+
 // limitClientMemory applies maxmemory-clients.
 func (srv *Server) limitClientMemory() {
-	srv.settingsMu.Lock()
+	srv.set.mu.Lock()
 	n := srv.cfg.Int("maxmemory-clients")
 	if n < 0 {
 		all, share := srv.cfg.Int("maxmemory"), -n
@@ -151,7 +149,7 @@ func (srv *Server) limitClientMemory() {
 		}
 	}
 	srv.budget.Clients.SetLimit(n)
-	srv.settingsMu.Unlock()
+	srv.set.mu.Unlock()
 	srv.evictClients(nil)
 }
 
@@ -164,11 +162,11 @@ const evictRetryDelay = 10 * time.Millisecond
 // loop that calls, with no session's mu held, or nil.
 func (srv *Server) evictClients(t *turn) {
 	a := &srv.budget.Clients
-	if a.Over() == 0 || !srv.evictMu.TryLock() {
+	if a.Over() == 0 || !srv.evict.mu.TryLock() {
 		return
 	}
-	defer srv.evictMu.Unlock()
-	if t != nil && time.Now().Before(srv.evictRetryAt) {
+	defer srv.evict.mu.Unlock()
+	if t != nil && time.Now().Before(srv.evict.retryAt) {
 		return
 	}
 	type candidate struct {
@@ -181,7 +179,7 @@ func (srv *Server) evictClients(t *turn) {
 	srv.clients.mu.Lock()
 	for _, s := range srv.clients.byID {
 		switch {
-		case s.evicting.Load(): // its carrier has not got round to it
+		case s.evicting.Load(): // its carrier has yet to close it
 			over -= s.memory()
 		case !s.noEvict.Load():
 			list = append(list, candidate{s, s.memory(), s.guest.Load()})
@@ -190,7 +188,7 @@ func (srv *Server) evictClients(t *turn) {
 	srv.clients.mu.Unlock()
 	slices.SortFunc(list, func(x, y candidate) int {
 		if x.guest != y.guest {
-			return boolInt(y.guest) - boolInt(x.guest)
+			return int(admin.BoolInt(y.guest) - admin.BoolInt(x.guest))
 		}
 		return cmp.Compare(y.bytes, x.bytes)
 	})
@@ -202,24 +200,24 @@ func (srv *Server) evictClients(t *turn) {
 		srv.clientLog.Warn("evicting a client: all clients hold more memory than maxmemory-clients allows", "client", c.s.id,
 			"addr", c.s.addr, "bytes", c.bytes, "authenticated", !c.guest, "all", a.Used(), "limit", a.Limit())
 		c.s.evicting.Store(true)
-		srv.stats.evicted.Add(1)
+		srv.obs.Stats.Evicted.Add(1)
 		c.s.car.evict(t)
 	}
 	if over > 0 {
-		srv.evictRetryAt = time.Now().Add(evictRetryDelay)
+		srv.evict.retryAt = time.Now().Add(evictRetryDelay)
 	}
 }
 
 // requestEviction has watchMemory call evictClients soon: its caller may hold locks.
 func (srv *Server) requestEviction() {
 	select {
-	case srv.evictRequests <- struct{}{}:
+	case srv.evict.requests <- struct{}{}:
 	default:
 	}
 }
 
-// watchMemory evicts clients when requestEviction was called or the account is over its
-// limit for another reason, and gives memory back after a burst, until ctx ends.
+// watchMemory evicts clients after requestEviction and once a second, and gives memory
+// back to the system after a burst, until ctx ends.
 func (srv *Server) watchMemory(ctx context.Context) {
 	tick := time.NewTicker(tickEvery)
 	defer tick.Stop()
@@ -228,7 +226,7 @@ func (srv *Server) watchMemory(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-srv.evictRequests:
+		case <-srv.evict.requests:
 			srv.evictClients(nil)
 		case <-tick.C:
 			srv.evictClients(nil)
@@ -240,6 +238,6 @@ func (srv *Server) watchMemory(ctx context.Context) {
 	}
 }
 
-// burst is how far clients must have come down from what they held for memory to be
-// given back at once: the collector would do it some minutes later.
+// burst is how far the memory of clients must have fallen from its peak for it to be
+// given back at once: the collector would do that some minutes later.
 const burst = 16 << 20

@@ -126,8 +126,8 @@ func TestInfoSections(t *testing.T) {
 		}
 		return out
 	}
-	const ordinary = "[Server Clients Memory Persistence Stats Replication CPU Modules Errorstats Cluster Keyspace Redoubt]"
-	const all = "[Server Clients Memory Persistence Stats Replication CPU Modules Commandstats Errorstats Latencystats Cluster Keyspace Redoubt]"
+	const ordinary = "[Server Clients Memory Persistence Stats Replication CPU Modules Errorstats Cluster Keyspace Channels Redoubt]"
+	const all = "[Server Clients Memory Persistence Stats Replication CPU Modules Commandstats Errorstats Latencystats Cluster Keyspace Channels Redoubt]"
 	for call, want := range map[string]string{
 		"INFO":                        ordinary,
 		"INFO default":                ordinary,

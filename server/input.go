@@ -5,45 +5,45 @@ import (
 	"unsafe"
 )
 
-// Input: the bytes of commands that have not come whole, and the arguments of
-// commands that are kept for later.
+// Input: the bytes of incomplete commands, and the arguments of commands that are kept
+// for later.
 //
 // A command is read into the loop's buffer. What is left of it behind the whole
 // commands is moved to a buffer of the session, which grows as bytes come and ends
 // with exactly the size of a large command. When such a command must be kept, for
-// EXEC or for a worker, its arguments stay where they are and the buffer is theirs
+// EXEC or for a worker, its arguments stay where they are and the command owns the buffer
 // from then on (retain). So a large command is in memory once.
 
 const (
-	// reserveAhead is how much memory the announcement of a large argument takes;
-	// for more of it, more must have come.
+	// reserveAhead is how much memory is reserved for a large argument on its announced
+	// length alone; more is reserved as its bytes come.
 	reserveAhead = 128 << 10
-	// largeArgs is from how many bytes on arguments keep the buffer that they came in.
+	// largeArgs is the size from which on kept arguments keep the buffer they came in.
 	largeArgs = 32 << 10
 )
 
 // keep stores the bytes that were not parsed; rest may be part of s.buf.
 func (s *session) keep(rest []byte) {
-	if s.retained { // by a command that is in it
+	if s.retained { // a kept command owns the buffer
 		s.buf, s.retained = nil, false
 	}
 	if len(rest) == 0 {
 		if s.buf != nil {
-			s.srv.bufs.put(s.buf)
+			s.srv.outputs.Put(s.buf)
 			s.buf = nil
 		}
 		return
 	}
 	if s.buf == nil {
-		s.buf = s.srv.bufs.get(len(rest))
+		s.buf = s.srv.outputs.Get(len(rest))
 	}
 	// A copy within s.buf moves bytes to its front.
 	s.buf = append(s.buf[:0], rest...)
 }
 
 // reserve makes room for a large argument that is on its way: for all of it, unless less
-// than a sixteenth has come. So little is copied and left to the collector, and who only
-// announces much takes little.
+// than a sixteenth has come. So little is copied and left to the collector, and a client
+// that only announces a large argument takes little memory.
 func (s *session) reserve() {
 	if s.buf == nil || cap(s.buf)-len(s.buf) >= readSize {
 		return
@@ -62,13 +62,13 @@ func (s *session) grow(n int) {
 	if n > cap(s.buf) {
 		old := s.buf
 		s.buf = append(make([]byte, 0, n), old...)
-		s.srv.bufs.put(old)
+		s.srv.outputs.Put(old)
 	}
 }
 
-// retain returns the arguments of the command that is being dispatched for use after it,
-// and how many bytes that takes. They are copied, since the buffer they point into is
-// used again, unless they fill most of the session's own buffer: then that is given up.
+// retain returns arguments of the command being dispatched that stay valid after it,
+// and how many bytes they take. They are copied, since the buffer they point into is
+// reused, unless they fill most of the session's own buffer: then they keep that buffer.
 func (s *session) retain(args [][]byte) (kept [][]byte, size int) {
 	n := 0
 	for _, a := range args {
@@ -82,7 +82,7 @@ func (s *session) retain(args [][]byte) (kept [][]byte, size int) {
 	return copyArgs(args), n + heads
 }
 
-// inBuf says that the arguments lie in the session's own buffer. Those of an inline
+// inBuf reports whether the arguments lie in the session's own buffer. Those of an inline
 // command do not.
 func (s *session) inBuf(args [][]byte) bool {
 	from := uintptr(unsafe.Pointer(unsafe.SliceData(s.buf)))

@@ -28,7 +28,7 @@ type listener struct {
 	bind string // the word of the directive bind, or the path of a unix socket
 }
 
-// kind is how a client came.
+// kind is the transport of a listener.
 type kind byte
 
 const (
@@ -46,7 +46,7 @@ func (s *listeners) all() []*listener {
 	return append([]*listener(nil), s.list...)
 }
 
-// add takes sockets; if the server is started they are served at once.
+// add adds listeners; if the server is started it accepts on them at once.
 func (s *listeners) add(list ...*listener) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,7 +59,7 @@ func (s *listeners) add(list ...*listener) {
 	}
 }
 
-// start begins to accept.
+// start begins to accept on all listeners, and on those added later.
 func (s *listeners) start(accept func(*listener)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,7 +90,7 @@ func (s *listeners) close(kinds ...kind) {
 // closeAll closes all sockets.
 func (s *listeners) closeAll() { s.close(overTCP, overTLS, overUnix) }
 
-// listen binds what the configuration says.
+// listen binds the addresses and the unix socket of the configuration.
 func (srv *Server) listen() error {
 	if err := srv.listenTCP(overTCP, overTLS); err != nil {
 		return err
@@ -104,9 +104,9 @@ func (srv *Server) listen() error {
 	return nil
 }
 
-// listenTCP binds every address of bind for plain TCP, TLS or both. Port 0 means
-// neither, as in Redis. But without TLS and a unix socket there would be nothing
-// to listen on, where Redis gives up: then port 0 means any free port.
+// listenTCP binds every address of bind for the given kinds. Port 0 disables a kind, as in
+// Redis. But where neither TLS nor a unix socket is configured, so that Redis would refuse
+// to start, port 0 means any free port.
 func (srv *Server) listenTCP(kinds ...kind) error {
 	for _, k := range kinds {
 		port := srv.cfg.Int("port")
@@ -133,8 +133,8 @@ func (srv *Server) listenTCP(kinds ...kind) error {
 	return nil
 }
 
-// listenOn listens on a word of bind. Each address gets a socket for its own
-// family, or the one for all of IPv6 would take the port of all of IPv4.
+// listenOn listens on a word of bind. Each socket is for one address family: a socket
+// for all of IPv6 would otherwise take the port of all of IPv4, too.
 func listenOn(word string, port int64) (net.Listener, error) {
 	host, network := strings.TrimPrefix(word, "-"), "tcp4"
 	switch {
@@ -148,9 +148,9 @@ func listenOn(word string, port int64) (net.Listener, error) {
 	return net.Listen(network, net.JoinHostPort(host, strconv.FormatInt(port, 10)))
 }
 
-// mayMiss says that the server can go on without an address: it begins with a
-// "-" and this machine does not have it, or the machine does not have its whole
-// family. An address that somebody else listens on is never skipped.
+// mayMiss reports whether the server can go on without an address: it begins with a
+// "-" and this machine does not have it, or the machine does not support its address
+// family. An address in use is never skipped.
 func mayMiss(word string, err error) bool {
 	if errors.Is(err, syscall.EADDRNOTAVAIL) {
 		return strings.HasPrefix(word, "-")
@@ -184,8 +184,8 @@ func (srv *Server) listenUnix() error {
 	return nil
 }
 
-// rebind moves TCP listeners to what the configuration says now. When that fails
-// the configuration is restored and this is called again for it.
+// rebind moves TCP listeners to the addresses of the changed configuration. When it fails
+// the configuration is restored and rebind is called again.
 func (srv *Server) rebind(complaint string, kinds ...kind) error {
 	srv.lns.close(kinds...)
 	if err := srv.listenTCP(kinds...); err != nil {
@@ -212,8 +212,8 @@ func (srv *Server) accept(l *listener) {
 	}
 }
 
-// welcome gives a new connection to its carrier, or says why not. One of TLS
-// must shake hands before it can be told anything.
+// welcome gives a new connection to its carrier, or refuses it with an error. A TLS
+// connection must shake hands before it can be sent anything.
 func (srv *Server) welcome(conn net.Conn, l *listener) {
 	text := ""
 	if !srv.makeRoom(l.kind == overTLS) && srv.atMaxClients() {
@@ -224,7 +224,7 @@ func (srv *Server) welcome(conn net.Conn, l *listener) {
 		text = srv.outsider(addr, l.kind == overUnix)
 	}
 	if text != "" {
-		srv.stats.rejected.Add(1)
+		srv.obs.Stats.Rejected.Add(1)
 		if l.kind != overTLS {
 			fmt.Fprintf(conn, "-%s\r\n", text)
 		}
@@ -236,7 +236,7 @@ func (srv *Server) welcome(conn net.Conn, l *listener) {
 	case l.kind == overTLS:
 		srv.tls.count.Add(1)
 		go srv.greet(conn, l)
-	case srv.usePipes:
+	case srv.car.usePipes:
 		go srv.newPipe(conn, l).serve()
 	default:
 		if err := srv.adopt(conn, l); err != nil {
@@ -245,7 +245,7 @@ func (srv *Server) welcome(conn net.Conn, l *listener) {
 	}
 }
 
-// ends are the addresses of a connection in the form that clients see.
+// ends returns the addresses of a connection in the form that clients see.
 func (l *listener) ends(conn net.Conn) (addr, laddr string) {
 	if l.kind == overUnix {
 		return l.bind + ":0", l.bind + ":0"
@@ -259,14 +259,14 @@ func (srv *Server) keepAlive(conn net.Conn) {
 	if !ok {
 		return
 	}
-	every := time.Duration(srv.keepalive.Load()) * time.Second
+	every := time.Duration(srv.set.keepalive.Load()) * time.Second
 	err := t.SetKeepAliveConfig(net.KeepAliveConfig{Enable: every > 0, Idle: every, Interval: max(time.Second, every/3), Count: 3})
 	if err != nil {
 		srv.log.Debug("setting keepalive failed", "err", err)
 	}
 }
 
-// Addr is the address of the first listener: of plain TCP if there is one, else
+// Addr returns the address of the first listener: of plain TCP if there is one, else
 // of TLS, else a unix socket.
 func (srv *Server) Addr() net.Addr {
 	if all := srv.lns.all(); len(all) > 0 {
@@ -275,7 +275,7 @@ func (srv *Server) Addr() net.Addr {
 	return nil
 }
 
-// TLSAddr is the address of the first listener for TLS, or nil.
+// TLSAddr returns the address of the first listener for TLS, or nil.
 func (srv *Server) TLSAddr() net.Addr {
 	for _, l := range srv.lns.all() {
 		if l.kind == overTLS {

@@ -10,22 +10,46 @@ import (
 
 	"redoubt/engine"
 	"redoubt/executor"
+	"redoubt/executor/background"
 	"redoubt/keyspace"
 )
 
-// Loading: a store that takes its time to open is opened while the server
-// already serves. Until then clients get -LOADING, but for the commands that
-// Redis allows then, and INFO tells how far it is.
+// Loading: a store that is slow to open is opened while the server already serves. Until
+// it is open clients get -LOADING, but for the commands that Redis allows then, and INFO
+// shows the progress.
 //
 // Server.eng and Server.exec are set once, before ready. A goroutine may use
-// them when it has seen ready, or holds a batch: event loops and pipes get theirs
-// when the store is there, and a turn without a batch is how a session knows
-// that it is not. So a command pays nothing for the question.
+// them when it has seen ready, or holds a batch: event loops and pipes get their batches
+// when the store is open, and a session sees by a turn without a batch that it is not. So
+// a command needs no check of its own.
 
-// OpenFunc opens a store. It calls progress now and then with how many bytes
-// of how many it has read, and should give up when ctx ends: that is when the server is
-// shut down, whether the store is open by then or not.
+// OpenFunc opens a store. It calls progress now and then with the bytes read so far and in
+// all, and should give up when ctx ends. ctx ends when the server is shut down, whether
+// the store is open by then or not.
 type OpenFunc func(ctx context.Context, progress func(done, total int64)) (engine.Engine, error)
+
+// storage is the store that a server serves, and its properties.
+type storage struct {
+	eng    engine.Engine      // set before ready
+	exec   *executor.Executor // set before ready
+	upkeep *background.Worker
+	ready  atomic.Bool
+	open   OpenFunc
+	load   loading
+	// patience is how long connections wait for the store in the system's queue.
+	patience  time.Duration
+	databases int
+
+	clock      func() time.Time                 // the time that commands see
+	ownClock   bool                             // Options.Clock was nil
+	storeClock atomic.Pointer[func() time.Time] // the clock of a shared store
+
+	boundedByMemory bool // the engine keeps nothing on disk
+	remote          bool // the engine is on other machines
+	// dataBytes is set where maxmemory bounds the data itself: on an engine
+	// that keeps it in memory only.
+	dataBytes func() int64
+}
 
 // loading is the state of the opening of the store.
 type loading struct {
@@ -36,8 +60,8 @@ type loading struct {
 
 	mu     sync.Mutex // held while the store is put in place
 	cancel context.CancelFunc
-	ended  chan struct{} // closed when it is over, and then
-	err    error         // how it went
+	ended  chan struct{} // closed when the opening has ended
+	err    error         // its result, valid once ended is closed
 }
 
 // progressEvery is how often the progress is logged.
@@ -73,34 +97,34 @@ func (srv *Server) openStore(ctx, background context.Context) error {
 	if err != nil {
 		return fmt.Errorf("open the store: %w", err)
 	}
-	if err := srv.join(ctx, eng); err != nil {
+	if err := srv.member.Join(ctx, eng); err != nil {
 		return errors.Join(err, eng.Close())
 	}
 	space, err := srv.openSpace(eng)
 	l := &srv.load
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err = errors.Join(err, ctx.Err()); err != nil { // perhaps nobody waits for it any more
-		srv.depart(context.WithoutCancel(ctx))
+	if err = errors.Join(err, ctx.Err()); err != nil { // the server may be shutting down
+		srv.member.Leave(context.WithoutCancel(ctx))
 		return errors.Join(err, eng.Close())
 	}
 	srv.attach(eng, space)
 	if err := srv.meet(ctx); err != nil {
 		return err
 	}
-	// What was set meanwhile, or is being set right now.
+	// Apply directives that were changed while the store was being opened.
 	srv.limitCommands()
 	srv.applyNotify()
 	srv.pause.tell()
 	if srv.boundedByMemory {
-		srv.limitClients() // a store on disk was reckoned with
+		srv.limitClients() // so far descriptors were reserved for a store on disk
 	}
 	srv.serveStore(background)
 	return nil
 }
 
-// stopLoading has the opening of the store given up, and waits for that until
-// ctx ends. Afterwards the store is in use, or never will be.
+// stopLoading cancels the opening of the store, and waits for its end until ctx ends.
+// Afterwards the store is in use, or never will be.
 func (srv *Server) stopLoading(ctx context.Context) {
 	l := &srv.load
 	if l.cancel == nil {
@@ -127,8 +151,8 @@ func (srv *Server) progress(done, total int64) {
 	}
 }
 
-// estimate says how far it is, and how many seconds are left, reckoned as in
-// Redis.
+// estimate returns the progress in percent, and how many seconds are left, computed as
+// in Redis.
 func (l *loading) estimate(now time.Time) (percent float64, eta int64) {
 	done, total, left := l.done.Load(), l.total.Load(), int64(1)
 	if total > 0 {
@@ -136,22 +160,12 @@ func (l *loading) estimate(now time.Time) (percent float64, eta int64) {
 	}
 	elapsed := now.Unix() - l.start.Unix()
 	if elapsed == 0 {
-		return percent, 1 // nothing can be known yet
+		return percent, 1 // too early for an estimate
 	}
 	return percent, elapsed * left / (done + 1)
 }
 
-// infoLoading tells the progress, as Redis does while it loads.
-func infoLoading(t *infoText) {
-	l := &t.srv.load
-	percent, eta := l.estimate(time.Now())
-	t.nums("loading_start_time", l.start.Unix(), "loading_total_bytes", l.total.Load(), "loading_rdb_used_mem", 0,
-		"loading_loaded_bytes", l.done.Load())
-	t.line("loading_loaded_perc:%.2f", percent)
-	t.num("loading_eta_seconds", eta)
-}
-
-// attach puts the store in its place.
+// attach makes the open store the server's: it creates the executor and sets ready.
 func (srv *Server) attach(eng engine.Engine, space *keyspace.Space) {
 	srv.eng = eng
 	srv.remote = eng.Capabilities().Remote
@@ -161,20 +175,21 @@ func (srv *Server) attach(eng engine.Engine, space *keyspace.Space) {
 	}
 	if srv.remote && srv.ownClock {
 		if shared, ok := eng.(engine.Shared); ok {
-			now := shared.Now // which all front ends have in common
+			now := shared.Now // the clock that all front ends share
 			srv.storeClock.Store(&now)
 		}
 	}
 	srv.exec = executor.New(executor.Options{
-		Work:   &srv.budget.Work,
+		Work: &srv.budget.Work, Clients: &srv.budget.Clients,
 		Engine: eng, Space: space, Clock: srv.clock, Seed: srv.seed, Logger: srv.log,
-		Receivers: srv.receivers, RetryFor: time.Duration(srv.cfg.Int("tikv-timeout")) * time.Millisecond,
+		Receivers: srv.receivers,
 	})
 	srv.exec.Listen(srv.heard)
-	srv.tracking.attach(space)
-	if !srv.boundedByMemory {
-		srv.save.found(srv.cfg.Str("dir"))
-	}
+	srv.upkeep = background.New(srv.member.Background(background.Options{
+		Executor: srv.exec, Engine: eng, Space: space, Clock: srv.clock, Logger: srv.log,
+	}))
+	srv.tracking.Attach(space, srv.remote)
+	srv.save.Open(adminView{srv}, !srv.boundedByMemory)
 	srv.ready.Store(true)
 }
 
@@ -182,24 +197,27 @@ func (srv *Server) attach(eng engine.Engine, space *keyspace.Space) {
 func (srv *Server) serveStore(ctx context.Context) {
 	srv.eng.OnDurable(func() {
 		srv.notifyLoops()
-		srv.pipes.Range(func(v, _ any) bool {
+		srv.web.Durable()
+		srv.car.pipes.Range(func(v, _ any) bool {
 			if p := v.(*pipe); p.holding.Load() {
 				p.notify()
 			}
 			return true
 		})
 	})
-	srv.beSolo()
+	srv.beAlone()
 	srv.equipLoops()
 	srv.eachPipe((*pipe).equip)
 	srv.load.active.Store(false)
-	srv.background.Go(func() { srv.exec.Background(ctx) })
+	srv.web.Attach()
+	srv.life.background.Go(func() { srv.exec.FollowCatalog(ctx) })
+	srv.life.background.Go(func() { srv.upkeep.Run(ctx) })
 }
 
-// inMemory says that the engine keeps nothing on disk.
+// inMemory reports whether the store is open and its engine keeps nothing on disk.
 func (srv *Server) inMemory() bool { return srv.ready.Load() && srv.boundedByMemory }
 
-// durable is up to where commits are durable.
+// durable returns the ticket up to which commits are durable.
 func (srv *Server) durable() engine.Ticket {
 	if !srv.ready.Load() {
 		return 0
@@ -207,33 +225,13 @@ func (srv *Server) durable() engine.Ticket {
 	return srv.eng.Durable()
 }
 
-// storeFigures are the figures of the store and of what was run on it. All are
-// zero while it is being opened.
-type storeFigures struct {
-	engine.Stats
-	err                                     error
-	committed, durable                      engine.Ticket
-	sweep                                   executor.SweepStats
-	hits, misses, expired, changes, dropped int64
-	coldCommands, warmUps, slowed, joined   int64
-}
-
-func (srv *Server) figures() (f storeFigures) {
-	if !srv.ready.Load() {
-		return f
+// waitDurable waits until a commit is durable, or the store fails.
+func (srv *Server) waitDurable(t engine.Ticket) error {
+	for srv.eng.Durable() < t {
+		if err := srv.eng.Err(); err != nil {
+			return err
+		}
+		time.Sleep(time.Millisecond)
 	}
-	x := &srv.exec.Stats
-	f.Stats, f.err, f.sweep = srv.eng.Stats(), srv.eng.Err(), srv.exec.SweepStats()
-	if f.err == nil {
-		f.err = srv.eng.Full()
-	}
-	f.durable = srv.eng.Durable() // first, so that it is not above the other
-	f.committed = srv.eng.Committed()
-	f.hits, f.misses, f.expired, f.changes = x.Hits.Load(), x.Misses.Load(), x.Expired.Load(), x.Changes.Load()
-	f.dropped = x.Dropped.Load()
-	f.coldCommands, f.warmUps, f.slowed, f.joined = x.Cold.Load(), x.Warmed.Load(), x.Slowed.Load(), x.Joined.Load()
-	return f
+	return nil
 }
-
-// lag is how many commits are not durable yet.
-func (f *storeFigures) lag() int64 { return int64(f.committed - f.durable) }

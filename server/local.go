@@ -1,12 +1,11 @@
 package server
 
 import (
-	"bytes"
-	"fmt"
 	"strings"
 	"time"
 
 	"redoubt/command"
+	"redoubt/server/admin"
 	"redoubt/wire"
 )
 
@@ -29,19 +28,19 @@ type localCall struct {
 	srv  *Server
 	args [][]byte
 	w    *wire.Writer
-	// within, if it is in a transaction or script, runs commands as a part of that.
+	// within runs commands as part of the calling transaction or script; nil outside of one.
 	within command.Within
 	// after, if a worker's run sets it, is called on the carrier with the
 	// session's mu held, behind the reply.
 	after func()
-	// delay is for how long the reply is held back, if it is.
+	// delay is how long the reply is delayed.
 	delay time.Duration
 }
 
 func (s *session) local(cmd *command.Command, args [][]byte, w *wire.Writer) {
-	l := s.srv.locals[cmd]
+	l := s.srv.locals[cmd.Declared]
 	if l.worker {
-		s.defer_(cmd, args, func(w *wire.Writer) {
+		s.toWorker(cmd, args, func(w *wire.Writer) {
 			d := s.deferred
 			c := &localCall{s: s, srv: s.srv, args: d.args, w: w}
 			if err := l.run(c); err != nil {
@@ -61,36 +60,28 @@ func (s *session) local(cmd *command.Command, args [][]byte, w *wire.Writer) {
 		w.Buf = w.Buf[:at]
 		w.Error(command.Text(err))
 	}
-	s.finished(cmd, args, s.work.lap(s.srv.started), err != nil, w)
+	s.finished(cmd, args, s.work.lap(s.srv.life.started), err != nil, w)
 	if delay > 0 {
 		s.holdBack(w, at, delay)
 	}
 }
 
-// unknownCommand is the answer to a command that does not exist.
+// unknownCommand returns the error for a command that does not exist.
 func unknownCommand(args [][]byte) error {
 	var b strings.Builder
 	for _, a := range args[1:] {
 		if b.Len() >= 128 {
 			break
 		}
-		b.WriteString("'" + cString(a, 128-b.Len()) + "' ")
+		b.WriteString("'" + admin.CString(a, 128-b.Len()) + "' ")
 	}
-	return command.Error("ERR unknown command '" + cString(args[0], 128) + "', with args beginning with: " + b.String())
+	return command.Error("ERR unknown command '" + admin.CString(args[0], 128) + "', with args beginning with: " + b.String())
 }
 
-// unknownSubcommand is the answer to a subcommand that does not exist. The command
-// is called as the client called it, for it may have been renamed.
-func unknownSubcommand(args [][]byte) error {
-	sub := args[min(1, len(args)-1)]
-	return command.Error(fmt.Sprintf("ERR unknown subcommand '%s'. Try %s HELP.", cString(sub, 128), strings.ToUpper(cString(args[0], 128))))
-}
+// is reports whether the i-th argument is the word, in upper or lower case.
+func (c *localCall) is(i int, word string) bool { return admin.IsWord(c.args[i], word) }
 
-// cString is as much of b as C prints of a string: up to a zero byte, and at
-// most n bytes.
-func cString(b []byte, n int) string {
-	if i := bytes.IndexByte(b, 0); i >= 0 {
-		b = b[:i]
-	}
-	return string(b[:min(n, len(b))])
+func (c *localCall) ok() error {
+	c.w.OK()
+	return nil
 }

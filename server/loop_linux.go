@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -13,18 +14,18 @@ import (
 	"golang.org/x/sys/unix"
 
 	"redoubt/engine"
+	"redoubt/server/output"
 )
 
-// loop is an event loop on epoll: it carries the plain connections that were
-// given to it. One turn: wait for events; read what is ready from each
-// connection and run it; commit everything as one batch; send the replies.
+// loop is an event loop on epoll that carries plain connections. One turn: wait for events;
+// read from each ready connection and run its commands; commit everything as one batch;
+// send the replies.
 //
-// Why not a goroutine per connection: it pays a futile read, a park and a wake
+// Why not a goroutine per connection: that costs a futile read, a park and a wake
 // for every command. docs/adr/0002 has the figures.
 //
-// Sockets are non-blocking, so reads, writes and a poll without waiting are
-// made without telling the Go scheduler (RawSyscall); only a wait that may last
-// does tell it.
+// Sockets are non-blocking, so reads, writes and a poll without waiting bypass the Go
+// scheduler (RawSyscall); only a wait that may last goes through it.
 type loop struct {
 	srv  *Server
 	ep   int
@@ -32,11 +33,11 @@ type loop struct {
 
 	mu       sync.Mutex
 	posted   []posted
-	pushed   []*conn     // sessions to which something was pushed, and
-	heard    atomic.Bool // there are some: to be asked without the lock
+	pushed   []*conn     // sessions to which something was pushed
+	heard    atomic.Bool // pushed is not empty; read without mu
 	signaled atomic.Bool
-	// A loop that is awake looks at all that was posted before it waits, so it need
-	// not be woken: poked is enough.
+	// A loop that is awake handles all posts before it waits, so it need not be woken
+	// by a system call: setting poked is enough.
 	awake, poked atomic.Bool
 
 	turn     turn
@@ -50,8 +51,8 @@ type loop struct {
 	holding  atomic.Bool
 	nextTick time.Time
 	draining bool      // no new commands are read
-	stopping bool      // the loop ends once no replies are held, or
-	stopBy   time.Time // at this time
+	stopping bool      // the loop ends once no replies are held
+	stopBy   time.Time // ... or at this time
 	done     chan struct{}
 }
 
@@ -96,7 +97,7 @@ func newLoop(srv *Server) (*loop, error) {
 		sessions: make(map[int32]*conn), held: make(map[*conn]struct{}),
 		rbuf: make([]byte, 4*readSize), done: make(chan struct{}),
 	}
-	l.turn = turn{stats: srv.stats.newLoop(), now: time.Now()}
+	l.turn = turn{stats: srv.obs.Stats.NewLoop(), now: time.Now()}
 	if err := l.ctl(unix.EPOLL_CTL_ADD, int32(wake), unix.EPOLLIN); err != nil {
 		unix.Close(wake)
 		unix.Close(ep)
@@ -142,13 +143,14 @@ func (l *loop) run() {
 	l.release()
 }
 
-// release gives the loop's own descriptors back.
+// release closes the loop's own descriptors.
 func (l *loop) release() {
 	unix.Close(l.wake)
 	unix.Close(l.ep)
 }
 
-// poll returns the ready events; first without, then with waiting.
+// poll fills events with ready events and returns their number. It waits only if none
+// is ready.
 func (l *loop) poll(events []unix.EpollEvent) int {
 	n, _, _ := syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(l.ep), uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)), 0, 0, 0)
 	if int(n) > 0 {
@@ -189,11 +191,11 @@ func (l *loop) event(e *unix.EpollEvent) {
 		switch {
 		case c.want&unix.EPOLLIN != 0:
 			l.read(c)
-		case e.Events&(unix.EPOLLHUP|unix.EPOLLERR) != 0, c.paused, c.blocked != nil:
+		case e.Events&(unix.EPOLLHUP|unix.EPOLLERR) != 0, c.waitsForEvent():
 			l.close(c)
 		default:
-			// Not reading just now, and the client sends no more. It may still
-			// read: what it has sent is answered, and then its end is read.
+			// The loop is not reading now, and the client sends no more. The client may
+			// still read: its commands are answered, and then the end of input is read.
 			c.eof = true
 			c.ended()
 			c.interest()
@@ -201,9 +203,9 @@ func (l *loop) event(e *unix.EpollEvent) {
 	}
 }
 
-// read takes what one read brings. Most often that is whole commands: they stay
-// in the loop's buffer until serve runs them. The rest of a command that has
-// begun to come is read behind its first bytes, and run at once.
+// read reads once from the connection. Mostly that brings whole commands, which stay
+// in the loop's buffer until serve runs them. The rest of an incomplete command is read
+// behind its first bytes, and the command is run at once.
 func (l *loop) read(c *conn) {
 	if c.buf == nil {
 		if len(l.rbuf)-l.filled < readSize/4 {
@@ -223,8 +225,8 @@ func (l *loop) read(c *conn) {
 	}
 	at := len(c.buf)
 	c.reserve()
-	if c.in.Need() == 0 && cap(c.buf)-at < smallBuffer/2 {
-		c.grow(2*cap(c.buf) + smallBuffer)
+	if c.in.Need() == 0 && cap(c.buf)-at < output.SmallBuffer/2 {
+		c.grow(2*cap(c.buf) + output.SmallBuffer)
 	}
 	if n := l.receive(c, c.buf[at:cap(c.buf)]); n > 0 {
 		c.buf = c.buf[:at+n]
@@ -246,11 +248,11 @@ func (l *loop) receive(c *conn, buf []byte) int {
 		return 0
 	}
 	if n == 0 {
-		if c.eof = true; c.pending() == 0 {
+		if c.eof = true; c.out.Pending() == 0 {
 			l.close(c)
 			return 0
 		}
-		c.closing = true // it closed its side only, or the next write will tell
+		c.closing = true // the client closed its side only, or the next write fails
 		c.interest()
 		return 0
 	}
@@ -259,9 +261,8 @@ func (l *loop) receive(c *conn, buf []byte) int {
 	return int(n)
 }
 
-// serve runs what has arrived. The rows of the first command of each connection
-// are prefetched together; those of a pipeline's other commands are, too, when
-// the session comes to them.
+// serve runs the input that has arrived. It prefetches the rows of the first command of
+// all connections together; the session prefetches those of a pipeline's other commands.
 func (l *loop) serve() {
 	if len(l.arrived) > 1 && l.turn.batch != nil {
 		for _, a := range l.arrived {
@@ -275,7 +276,7 @@ func (l *loop) serve() {
 			l.runInput(a.c, a.data)
 		}
 		a.c.mu.Unlock()
-		if l.output > turnOutput { // of each connection's replies something is sent first
+		if l.output > turnOutput { // send some replies before more are made
 			l.endTurn()
 		}
 		l.srv.evictClients(&l.turn)
@@ -287,9 +288,7 @@ func (l *loop) serve() {
 // runInput runs the commands in data, which is the connection's own buffer or part
 // of the loop's, and keeps what is left. Its mu is held.
 func (l *loop) runInput(c *conn, data []byte) {
-	if c.out.Buf == nil {
-		c.out.Buf = l.srv.bufs.get(c.outSize)
-	}
+	c.out.Open(c.out.LastSize())
 	if taken := c.process(data); c.buf == nil || taken > 0 || c.closing {
 		c.keep(data[taken:])
 	}
@@ -300,13 +299,13 @@ func (l *loop) runInput(c *conn, data []byte) {
 	}
 	c.reserve()
 	c.chargeGrowth()
-	if n := cap(c.out.Buf); n > smallBuffer {
+	if n := cap(c.out.Buf); n > output.SmallBuffer {
 		l.output += n
 	}
 	l.touch(c)
 }
 
-// touch has the connection's replies looked at when the turn ends.
+// touch adds the connection to those whose replies are sent when the turn ends.
 func (l *loop) touch(c *conn) {
 	if !c.dirty && !c.closed {
 		c.dirty = true
@@ -314,13 +313,13 @@ func (l *loop) touch(c *conn) {
 	}
 }
 
-// endTurn commits, releases replies and sends them. What the commit has pushed to other
-// clients is sent before its replies: who has the reply of a write may count on it that
-// others were told to drop what they keep of the key.
+// endTurn commits, releases replies and sends them. Messages that the commit has pushed to
+// other clients are sent before its replies: a client that has the reply of a write may
+// assume that others were told to invalidate their copies of the key.
 func (l *loop) endTurn() {
 	ticket := l.turn.commit()
 	for _, w := range l.turn.workers {
-		l.srv.crew.run(w)
+		l.srv.pool.run(w)
 	}
 	clear(l.turn.workers)
 	l.turn.workers = l.turn.workers[:0]
@@ -338,7 +337,7 @@ func (l *loop) endTurn() {
 	}
 }
 
-// send ends the turn for some sessions.
+// send settles and sends the replies of some sessions.
 func (l *loop) send(list []*conn, ticket, durable engine.Ticket) {
 	for _, c := range list {
 		c.dirty = false
@@ -353,9 +352,9 @@ func (l *loop) send(list []*conn, ticket, durable engine.Ticket) {
 	}
 }
 
-// park keeps track of connections with replies that wait for durability.
+// park adds the connection to held if it has replies that wait for durability.
 func (l *loop) park(c *conn) {
-	if len(c.holds) > 0 && !c.closed {
+	if c.out.Held() && !c.closed {
 		l.held[c] = struct{}{}
 		l.holding.Store(true)
 	}
@@ -363,13 +362,13 @@ func (l *loop) park(c *conn) {
 
 func (l *loop) unpark() {
 	durable := l.srv.durable()
-	for _, messages := range []bool{true, false} { // first those who wait for nothing else
+	for _, messages := range []bool{true, false} { // first connections with messages only
 		for c := range l.held {
 			c.mu.Lock()
-			if c.messagesOnly() == messages || !messages {
+			if c.out.MessagesOnly() == messages || !messages {
 				c.release(durable)
 				l.flush(c)
-				if len(c.holds) == 0 || c.closed {
+				if !c.out.Held() || c.closed {
 					delete(l.held, c)
 				}
 			}
@@ -379,7 +378,7 @@ func (l *loop) unpark() {
 	l.holding.Store(len(l.held) > 0)
 }
 
-// flush sends what is released, unless the socket is full: then event does it when there
+// flush sends released replies, unless the socket is full: then event sends them when there
 // is room. A message to a thousand clients that do not read costs no system call.
 func (l *loop) flush(c *conn) {
 	if c.want&unix.EPOLLOUT == 0 {
@@ -388,11 +387,10 @@ func (l *loop) flush(c *conn) {
 	l.afterWrite(c)
 }
 
-// write writes what is released, as far as the socket takes it.
+// write writes released replies, as far as the socket takes them.
 func (l *loop) write(c *conn) {
-	for c.sent < c.released && !c.closed {
-		b := c.out.Buf[c.sent:c.released]
-		n, _, errno := syscall.RawSyscall(unix.SYS_WRITE, uintptr(c.fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)))
+	for c.out.Sendable() && !c.closed {
+		n, asked, errno := c.writeSome()
 		if errno == unix.EINTR {
 			continue
 		}
@@ -403,41 +401,61 @@ func (l *loop) write(c *conn) {
 			l.close(c)
 			return
 		}
-		c.sent += int(n)
-		c.netOut += int64(n)
+		c.advance(n)
 		c.lastUsed = l.turn.now
-		if int(n) < len(b) {
-			break // the rest later: other clients have their turn
+		if n < asked {
+			break // the rest later: other clients come first
 		}
 	}
 }
 
-// afterWrite brings the session's state up to what was written and what is left.
+// maxViews is how many pieces of an output are written at once.
+const maxViews = 64
+
+// writeSome writes to the socket once: all released replies, or maxViews pieces of them.
+// It returns how many bytes the socket took, and how many it was offered.
+func (c *conn) writeSome() (n, asked int, errno syscall.Errno) {
+	var r uintptr
+	if b := c.out.Next(); b != nil { // the common case
+		r, _, errno = syscall.RawSyscall(unix.SYS_WRITE, uintptr(c.fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)))
+		return int(r), len(b), errno
+	}
+	var room [maxViews][]byte
+	var vec [maxViews]unix.Iovec
+	views := c.out.Views(room[:0], math.MaxInt)
+	for i, b := range views {
+		vec[i].Base = &b[0]
+		vec[i].SetLen(len(b))
+		asked += len(b)
+	}
+	r, _, errno = syscall.RawSyscall(unix.SYS_WRITEV, uintptr(c.fd), uintptr(unsafe.Pointer(&vec[0])), uintptr(len(views)))
+	return int(r), asked, errno
+}
+
+// afterWrite updates the session's state after a write, and closes it if that was the end.
 func (l *loop) afterWrite(c *conn) {
 	if c.closed {
 		return
 	}
-	if c.sent == len(c.out.Buf) {
-		c.emptied()
-		if c.closing && !c.waiting {
+	if c.out.Pending() == 0 {
+		c.out.Emptied()
+		if c.closing && !c.waiting() {
 			l.close(c)
 			return
 		}
 	} else if c.overLimit(l.turn.now) {
 		l.close(c)
 		return
-	} else {
-		c.compact()
 	}
 	if c.parts != nil {
-		c.parts.progress(c.netOut, c.pending())
+		c.parts.progress(c.netOut, c.out.Pending())
 	}
 	c.drained()
 	c.charge()
 	c.interest()
 }
 
-// interest implements carrier: it asks epoll for what the session can use.
+// interest implements carrier: it sets the epoll events that the session can handle.
 func (c *conn) interest() {
 	if c.closed {
 		return
@@ -445,12 +463,12 @@ func (c *conn) interest() {
 	l := c.loop
 	var want uint32
 	if !c.eof {
-		want |= unix.EPOLLRDHUP // it stays set: asked for again it would come again
+		want |= unix.EPOLLRDHUP // not after eof: level-triggered, it would fire forever
 	}
-	if !c.waiting && !c.closing && !c.stalled && c.pending() < c.unread && !l.draining {
+	if c.suspended == running && !c.closing && c.out.Pending() < c.unread && !l.draining {
 		want |= unix.EPOLLIN
 	}
-	if c.sent < c.released {
+	if c.out.Sendable() {
 		want |= unix.EPOLLOUT
 	}
 	if want != c.want {
@@ -507,7 +525,7 @@ func (l *loop) post(c *conn, f func()) {
 	l.notify()
 }
 
-// notify makes the loop turn.
+// notify makes the loop run a turn soon.
 func (l *loop) notify() {
 	if l.poked.Store(true); l.awake.Load() {
 		return
@@ -530,9 +548,7 @@ func (l *loop) runPosted() {
 		}
 		p.c.mu.Lock()
 		if !p.c.closed {
-			if p.c.out.Buf == nil {
-				p.c.out.Buf = l.srv.bufs.get(0)
-			}
+			p.c.out.Open(0)
 			p.f()
 			l.touch(p.c)
 		}
@@ -540,8 +556,8 @@ func (l *loop) runPosted() {
 	}
 }
 
-// movePushed moves what was pushed to sessions, also by the commit of this turn, into
-// their outputs.
+// movePushed moves messages pushed to sessions, those of this turn's commit included,
+// into their outputs.
 func (l *loop) movePushed() {
 	l.mu.Lock()
 	list := l.pushed
@@ -567,13 +583,13 @@ func (l *loop) close(c *conn) {
 	delete(l.sessions, c.fd)
 	delete(l.held, c)
 	unix.Close(int(c.fd))
-	c.srv.bufs.put(c.buf)
-	c.srv.bufs.put(c.out.Buf)
-	c.buf, c.out.Buf = nil, nil
+	c.srv.outputs.Put(c.buf)
+	c.buf = nil
+	c.out.Drop()
 	l.srv.leave(&c.session)
 }
 
-// tick does what is due once a second.
+// tick closes overdue connections and shrinks idle ones, once a second.
 func (l *loop) tick() {
 	for _, c := range l.sessions {
 		c.mu.Lock()
@@ -603,13 +619,13 @@ func (srv *Server) adopt(nc net.Conn, ln *listener) error {
 		}
 		return err
 	}
-	l := srv.loops[int(srv.nextLoop.Add(1))%len(srv.loops)]
+	l := srv.car.loops[int(srv.car.nextLoop.Add(1))%len(srv.car.loops)]
 	c := &conn{loop: l, fd: int32(fd), want: unix.EPOLLIN | unix.EPOLLRDHUP}
 	c.session.fd, c.base = fd, int(unsafe.Sizeof(*c))
 	c.call.Guard = &c.mu // the batch is shared with other sessions
 	srv.initSession(&c.session, c, &l.turn, addr, laddr, ln.kind == overUnix)
 	l.post(nil, func() {
-		if c.closed { // somebody has found it among the clients, and closed it
+		if c.closed { // another goroutine has found it in the register and closed it
 			return
 		}
 		l.sessions[c.fd] = c
@@ -623,28 +639,28 @@ func (srv *Server) adopt(nc net.Conn, ln *listener) error {
 	return nil
 }
 
-// startLoops makes the loops and lets them run.
+// startLoops creates n loops and runs them.
 func (srv *Server) startLoops(n int) error {
 	for range n {
 		l, err := newLoop(srv)
 		if err != nil {
-			for _, l := range srv.loops {
+			for _, l := range srv.car.loops {
 				l.release()
 			}
-			srv.loops = nil
+			srv.car.loops = nil
 			return err
 		}
-		srv.loops = append(srv.loops, l)
+		srv.car.loops = append(srv.car.loops, l)
 	}
-	for _, l := range srv.loops {
+	for _, l := range srv.car.loops {
 		go l.run()
 	}
 	return nil
 }
 
-// equipLoops gives the loops their batches, when the store is there.
+// equipLoops gives the loops their batches, once the store is open.
 func (srv *Server) equipLoops() {
-	for _, l := range srv.loops {
+	for _, l := range srv.car.loops {
 		done := make(chan struct{})
 		l.post(nil, func() {
 			l.turn.batch = srv.exec.NewBatch()
@@ -657,21 +673,21 @@ func (srv *Server) equipLoops() {
 	}
 }
 
-// notifyLoops has replies looked at that wait for durability.
+// notifyLoops wakes the loops that hold replies until they are durable.
 func (srv *Server) notifyLoops() {
-	for _, l := range srv.loops {
+	for _, l := range srv.car.loops {
 		if l.holding.Load() {
 			l.notify()
 		}
 	}
 }
 
-// drainLoops stops reading; what runs goes on. When it returns no
+// drainLoops stops reading; running commands go on. When it returns no
 // loop takes another command.
 func (srv *Server) drainLoops() {
 	var wait sync.WaitGroup
 	defer wait.Wait()
-	for _, l := range srv.loops {
+	for _, l := range srv.car.loops {
 		wait.Add(1)
 		l.post(nil, func() {
 			defer wait.Done()
@@ -685,13 +701,13 @@ func (srv *Server) drainLoops() {
 	}
 }
 
-// stopLoops ends the loops. Replies that wait for durability are given the
-// chance until the deadline.
+// stopLoops ends the loops. Replies that wait for durability are still sent until the
+// deadline.
 func (srv *Server) stopLoops(deadline time.Time) {
-	for _, l := range srv.loops {
+	for _, l := range srv.car.loops {
 		l.post(nil, func() { l.stopping, l.stopBy = true, deadline })
 	}
-	for _, l := range srv.loops {
+	for _, l := range srv.car.loops {
 		<-l.done
 	}
 }

@@ -6,7 +6,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"redoubt/budget"
 	"redoubt/config"
 )
 
@@ -14,13 +13,12 @@ import (
 // message to many clients that do not read costs no system calls.
 func TestFullSocketIsLeftToEpoll(t *testing.T) {
 	t.Parallel()
-	srv := &Server{budget: new(budget.Budget)}
-	srv.pubsub.init()
+	srv := bareServer()
 	srv.clients.init()
-	srv.tracking.init(srv)
+	srv.initTracking()
 	srv.buildTable()
-	srv.stats.init(srv.table)
-	srv.outLimit.Store(&config.BufferLimit{})
+	srv.obs.Init(srv.table)
+	srv.set.outLimit.Store(&config.BufferLimit{})
 	l, err := newLoop(srv)
 	if err != nil {
 		t.Fatal(err)
@@ -33,6 +31,7 @@ func TestFullSocketIsLeftToEpoll(t *testing.T) {
 	defer unix.Close(ends[1])
 	c := &conn{loop: l, fd: int32(ends[0]), want: unix.EPOLLIN | unix.EPOLLRDHUP}
 	c.srv, c.car, c.work, c.unread = srv, c, &l.turn, mostUnread
+	c.initOutput()
 	l.sessions[c.fd] = c
 	if err := l.ctl(unix.EPOLL_CTL_ADD, c.fd, c.want); err != nil {
 		t.Fatal(err)
@@ -53,7 +52,7 @@ func TestFullSocketIsLeftToEpoll(t *testing.T) {
 		}
 	}
 	deliver := func(bytes int) {
-		c.push(make([]byte, bytes), 0)
+		c.pushes.Push(make([]byte, bytes), 0)
 		l.endTurn()
 	}
 

@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// Other systems than Linux have no event loops here: goroutines carry every
-// connection.
+// haveLoops is false on other systems than Linux: pipes carry every connection.
 const haveLoops = false
 
 type loop struct{}

@@ -1,19 +1,16 @@
 package server
 
 import (
-	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"redoubt/command"
-	"redoubt/wire"
+	"redoubt/script"
+	"redoubt/server/observe"
 )
 
-// MONITOR: a session that sees the commands of all others.
-//
-// A line is pushed to each monitor like a message: see push.go. Monitors are walked
-// under a read lock: when one has left, no line is on its way to it any more.
+// MONITOR: a session that sees the commands of all others. A line is pushed to it like a
+// message: see push.go.
 
 func monitorCommands() []*local {
 	return []*local{{Command: &command.Command{
@@ -24,49 +21,59 @@ func monitorCommands() []*local {
 }
 
 func monitor(c *localCall) error {
-	if c.s.monitor { // Redis ignores it, without an answer
+	if c.s.monitor { // a second MONITOR gets no answer, as in Redis
 		c.unanswered()
 		return nil
 	}
 	c.s.monitor = true
-	c.srv.monitorMu.Lock()
-	c.srv.monitorList = append(c.srv.monitorList, c.s)
-	c.srv.monitors.Store(int32(len(c.srv.monitorList)))
-	c.srv.monitorMu.Unlock()
+	c.srv.obs.Monitors.Add(c.s)
 	c.w.OK()
 	return nil
 }
 
-// dropMonitor forgets a monitor. Its mu is held.
-func (srv *Server) dropMonitor(s *session) {
-	s.monitor = false
-	srv.monitorMu.Lock()
-	defer srv.monitorMu.Unlock()
-	srv.monitorList = slices.DeleteFunc(srv.monitorList, func(m *session) bool { return m == s })
-	srv.monitors.Store(int32(len(srv.monitorList)))
+// endMonitor ends MONITOR, if the session has called it. mu is held.
+func (s *session) endMonitor() {
+	if s.monitor {
+		s.monitor = false
+		s.srv.obs.Monitors.Remove(s)
+	}
 }
 
-// feedMonitors shows a command that s has run to every monitor.
-func (srv *Server) feedMonitors(s *session, cmd *command.Command, args [][]byte) {
+// ShowLine implements observe.Monitor.
+func (s *session) ShowLine(line []byte) { s.pushes.Push(line, 0) }
+
+// show sends a command to the monitors, unless the session has done so already.
+func (s *session) show(cmd *command.Command, args [][]byte) {
+	if !s.shown && s.srv.obs.Monitors.Any() {
+		s.showTo(cmd, args)
+	}
+	s.shown = false
+}
+
+func (s *session) showTo(cmd *command.Command, args [][]byte) {
 	if cmd.Flags&command.Admin != 0 || cmd.Flags&command.SkipMonitor != 0 && cmd.Group != command.Scripting {
 		return
 	}
-	line := monitorLine(s, time.Now(), redact(srv.cfg, srv.declared(args[0]), args))
-	srv.monitorMu.RLock()
-	defer srv.monitorMu.RUnlock()
-	for _, m := range srv.monitorList {
-		m.push(line, 0)
-	}
-}
-
-func monitorLine(s *session, now time.Time, args [][]byte) []byte {
 	addr := s.addr
 	if s.unix {
 		addr = "unix:" + strings.TrimSuffix(addr, ":0")
 	}
-	line := fmt.Appendf(nil, "+%d.%06d [%d %s]", now.Unix(), now.Nanosecond()/1000, s.db, addr)
-	for _, a := range args {
-		line = wire.AppendQuoted(append(line, ' '), string(a))
+	s.srv.obs.Monitors.Show(time.Now(), s.db, addr, s.srv.redacted(args))
+}
+
+// showScripted sends a command that a script has run to the monitors.
+func (srv *Server) showScripted(l script.Line) {
+	if l.Cmd.Flags&(command.SkipMonitor|command.Admin) == 0 {
+		srv.obs.Monitors.Show(time.Now(), l.DB, "lua", l.Args)
 	}
-	return append(line, '\r', '\n')
+}
+
+// redacted returns a command's arguments without secrets. It looks up the declared name,
+// since rename-command may have given the command another.
+func (srv *Server) redacted(args [][]byte) [][]byte {
+	name := ""
+	if c := srv.table.Lookup(args[0]); c != nil {
+		name = c.Name
+	}
+	return observe.Redact(srv.cfg, name, args)
 }

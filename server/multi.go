@@ -7,10 +7,11 @@ import (
 
 	"redoubt/command"
 	"redoubt/executor"
+	"redoubt/server/output"
 	"redoubt/wire"
 )
 
-// MULTI: commands that are queued and then run as one, by EXEC.
+// MULTI: commands that are queued and then run by EXEC as one transaction.
 
 const (
 	errNestedMulti  = command.Error("ERR MULTI calls can not be nested")
@@ -21,25 +22,26 @@ const (
 	errExecAbort    = command.Error("EXECABORT Transaction discarded because of previous errors.")
 )
 
-// multi is a transaction that is being queued. What it holds is used again for the
-// next one of the connection.
+// multi is a transaction that is being queued. Its memory is reused for the connection's
+// next transaction.
 type multi struct {
 	queue []command.Queued
-	args  [][]byte      // arguments of the last commands, and
-	buf   []byte        // their bytes: when one is full, a new one is begun
-	other int           // bytes of the ones before, and of commands with a buffer of their own
+	args  [][]byte      // arguments of the last commands; replaced when full
+	buf   []byte        // bytes of these arguments; replaced when full
+	other int           // bytes of replaced args and bufs, and of commands that own their buffer
 	count int           // commands queued
 	bad   bool          // a command was refused: EXEC will do nothing
-	flags command.Flags // those of what was queued before it was bad
+	flags command.Flags // of the commands queued before the transaction was bad
 }
 
-// The room for arguments and their bytes is taken in pieces of at most so many.
+// The largest pieces in which room for arguments and their bytes is allocated.
 const (
 	queueArgs  = 1 << 10
 	queueBytes = 64 << 10
 )
 
-// size is what CLIENT LIST tells: how many commands are queued, -1 outside of MULTI.
+// size returns the figures of CLIENT LIST: how many commands are queued, -1 outside of
+// MULTI, and the bytes that they hold.
 func (m *multi) size() (commands, bytes int) {
 	if m == nil {
 		return -1, 0
@@ -52,23 +54,32 @@ func (m *multi) memory() int {
 	return m.other + cap(m.buf) + cap(m.args)*int(unsafe.Sizeof(m.buf)) + cap(m.queue)*int(unsafe.Sizeof(command.Queued{}))
 }
 
-// flagsOf are the command's flags, and for EXEC those of all that it will run.
+// flagsOf returns the command's flags, and for EXEC those of all that it will run.
 func (m *multi) flagsOf(cmd *command.Command, args [][]byte) command.Flags {
 	f := scriptFlags(cmd, args)
-	if m != nil && cmd == command.Exec {
-		f |= m.flags
-		for i := range m.queue {
-			f |= scriptFlags(m.queue[i].Cmd, m.queue[i].Args)
-		}
+	if m != nil && isExec(cmd) {
+		f |= m.queuedFlags()
 	}
 	return f
 }
+
+// queuedFlags returns the flags of all commands that were queued.
+func (m *multi) queuedFlags() command.Flags {
+	f := m.flags
+	for i := range m.queue {
+		f |= scriptFlags(m.queue[i].Cmd, m.queue[i].Args)
+	}
+	return f
+}
+
+// isExec reports whether a command of the table, or nil, is EXEC.
+func isExec(cmd *command.Command) bool { return cmd != nil && cmd.Declared == command.Exec }
 
 func multiCommands() []*local {
 	flags := command.NoScript | command.Loading | command.Stale | command.Fast | command.AllowBusy
 	return []*local{
 		{Command: &command.Command{
-			Name: "multi", Group: command.Transactions, Since: "1.2.0", Arity: 1, Flags: flags, Complexity: "O(1)",
+			Name: "multi", Group: command.Transactions, Since: "1.2.0", Arity: 1, Flags: flags | command.NoQueue, Complexity: "O(1)",
 			Summary: "Begins a transaction: the commands that follow are queued until EXEC.",
 		}, run: func(c *localCall) error {
 			if c.s.multi != nil {
@@ -79,7 +90,7 @@ func multiCommands() []*local {
 			return nil
 		}},
 		{Command: &command.Command{
-			Name: "discard", Group: command.Transactions, Since: "2.0.0", Arity: 1, Flags: flags,
+			Name: "discard", Group: command.Transactions, Since: "2.0.0", Arity: 1, Flags: flags | command.NoQueue,
 			Complexity: "O(N) where N is the number of queued commands",
 			Summary:    "Ends a transaction without running its commands.",
 		}, run: func(c *localCall) error {
@@ -101,8 +112,8 @@ func multiCommands() []*local {
 	}
 }
 
-// smallQueue is how many arguments of a transaction are room that is kept, until the
-// client falls silent.
+// smallQueue is the size of args and queue up to which endMulti keeps them for the next
+// transaction, until the client is idle.
 const smallQueue = 256
 
 // beginMulti begins a transaction.
@@ -113,10 +124,9 @@ func (s *session) beginMulti() {
 	s.lastMulti = nil
 }
 
-// endMulti leaves the transaction, and forgets the watched keys. Nobody uses its
-// queue any more.
+// endMulti leaves the transaction, and forgets the watched keys. Its queue must be unused.
 func (s *session) endMulti() {
-	if m := s.multi; m != nil && m.other <= smallBuffer && cap(m.buf) <= smallBuffer && cap(m.args) <= smallQueue && cap(m.queue) <= smallQueue {
+	if m := s.multi; m != nil && m.other <= output.SmallBuffer && cap(m.buf) <= output.SmallBuffer && cap(m.args) <= smallQueue && cap(m.queue) <= smallQueue {
 		clear(m.queue)
 		clear(m.args)
 		*m = multi{queue: m.queue[:0], args: m.args[:0], buf: m.buf[:0]}
@@ -126,19 +136,7 @@ func (s *session) endMulti() {
 	s.watch.Clear()
 }
 
-// atOnce says whether a command is run although others are queued.
-func atOnce(cmd *command.Command) bool {
-	if cmd == command.Exec || cmd == command.Watch {
-		return true
-	}
-	switch cmd.FullName {
-	case "multi", "discard", "quit", "reset":
-		return true
-	}
-	return false
-}
-
-// enqueue queues a command of a transaction, unless that is to fail anyway.
+// enqueue queues a command of a transaction, unless the transaction is bad.
 func (s *session) enqueue(cmd *command.Command, args [][]byte, w *wire.Writer) {
 	w.Status("QUEUED")
 	m := s.multi
@@ -178,18 +176,18 @@ func (s *session) spoilMulti(cmd *command.Command, refused error) error {
 	if s.multi == nil {
 		return refused
 	}
-	// What was queued is of no use any more. How EXEC is refused still depends on it.
-	*s.multi = multi{bad: true, count: s.multi.count, flags: s.multi.flagsOf(command.Exec, nil)}
-	if cmd != command.Exec {
+	// The queue is dropped. Its flags are kept: how EXEC is refused depends on them.
+	*s.multi = multi{bad: true, count: s.multi.count, flags: s.multi.queuedFlags()}
+	if !isExec(cmd) {
 		return refused
 	}
 	s.endMulti()
 	return command.Error("EXECABORT Transaction discarded because of: " + strings.TrimPrefix(command.Text(refused), "ERR "))
 }
 
-// prepare completes the call of WATCH or EXEC, or says why there is nothing to run.
+// prepare completes the call of WATCH or EXEC, or returns the error to answer instead.
 func (s *session) prepare(c *executor.Call) error {
-	switch c.Cmd {
+	switch c.Cmd.Declared {
 	case command.Watch:
 		if s.multi != nil {
 			return errWatchInMulti
@@ -211,7 +209,8 @@ func (s *session) prepare(c *executor.Call) error {
 	return nil
 }
 
-// watching are the keys that the client watches, if another front end may change them.
+// watching returns the keys that the client watches, nil if no other front end may change
+// them.
 func (s *session) watching() *executor.Watch {
 	if s.srv.peers.Load() == nil || s.watch.Len() == 0 {
 		return nil
@@ -219,8 +218,8 @@ func (s *session) watching() *executor.Watch {
 	return &s.watch
 }
 
-// executed records what EXEC, which began at the given time, has run, and leaves the
-// transaction.
+// executed records the commands run by an EXEC that began at the given time, and leaves
+// the transaction.
 func (s *session) executed(c *executor.Call, at time.Time) {
 	for i := range c.Queue {
 		q := &c.Queue[i]
@@ -230,12 +229,12 @@ func (s *session) executed(c *executor.Call, at time.Time) {
 		at = at.Add(q.Took)
 		s.ran(q.Cmd, q.Args, q.Took, q.Err != nil, at)
 		if q.Err != nil {
-			s.srv.errors.count(q.Err)
+			s.srv.obs.Errors.Count(q.Err)
 		}
 	}
 	if !c.Failed {
 		s.db = c.Selected
 	}
-	s.work.reach(at)
+	s.work.advanceTo(at)
 	s.endMulti()
 }

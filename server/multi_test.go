@@ -1,6 +1,7 @@
 package server
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -8,6 +9,21 @@ import (
 	"redoubt/internal/race"
 	"redoubt/wire"
 )
+
+func words(line string) (args [][]byte) {
+	for w := range strings.FieldsSeq(line) {
+		args = append(args, []byte(w))
+	}
+	return args
+}
+
+func line(args [][]byte) string {
+	s := make([]string, len(args))
+	for i, a := range args {
+		s[i] = string(a)
+	}
+	return strings.Join(s, " ")
+}
 
 // A transaction needs no memory of its own when the one before it has left some;
 // a silent client keeps none.
@@ -60,6 +76,7 @@ func TestACallerThatHasLeft(t *testing.T) {
 	t.Parallel()
 	ran := false
 	l := &local{Command: &command.Command{Name: "subscribe"}, run: func(*localCall) error { ran = true; return nil }}
+	l.Declared = l.Command
 	s := &session{srv: &Server{locals: map[*command.Command]*local{l.Command: l}}}
 	c := &caller{s: s}
 	if _, err := c.Local(l.Command, words("subscribe x"), 0, &wire.Writer{}, nil); err != nil || !ran {

@@ -15,22 +15,22 @@ import (
 type parts struct {
 	s      *session
 	now    func() time.Time
-	quiet  bool          // nobody wants it
-	begun  bool          // a part was sent; all that the reply tells is durable
+	quiet  bool          // the reply is discarded
+	begun  bool          // a part was sent, after the commits it depends on were durable
 	spare  []byte        // the buffer of the part before
 	room   chan struct{} // the client took something
-	sent   atomic.Int64  // bytes that it has taken since its connection began
+	sent   atomic.Int64  // bytes that the client has taken since its connection began
 	unsent atomic.Int64
 }
 
 const (
-	// partsRoom is how much of a reply waits for the client before the worker does.
+	// partsRoom is how many unsent bytes make the worker wait for the client.
 	partsRoom = 256 << 10
-	// A client must take partsStep bytes within partsPatience, or it is closed: the state
-	// from which its reply is read is kept for it meanwhile.
+	// A client must take partsStep bytes within partsPatience, or it is closed: its reply
+	// keeps a snapshot of the store open.
 	partsPatience = time.Minute
 	partsStep     = 64 << 10
-	// partsMemory is about what the two buffers of parts take.
+	// partsMemory is about the size of the two buffers of parts.
 	partsMemory = 256 << 10
 )
 
@@ -40,8 +40,8 @@ var (
 	errPartsStop = errors.New("the server shuts down")
 )
 
-// inParts lets a call that a worker runs send its reply in parts, if it turns out to
-// be large. It returns what must be called behind it.
+// inParts lets a call that a worker runs send its reply in parts, if the reply turns out
+// to be large. It returns the function to call after the run.
 func (s *session) inParts(c *executor.Call, quiet bool) (end func()) {
 	var st *parts
 	c.Sink = func(w *wire.Writer) error {
@@ -75,7 +75,7 @@ func (st *parts) part(c *executor.Call, w *wire.Writer) error {
 	st.s.car.post(func() {
 		st.s.parts = st
 		st.s.out.Buf = append(st.s.out.Buf, part...)
-		st.unsent.Store(int64(st.s.pending()))
+		st.unsent.Store(int64(st.s.out.Pending()))
 		taken.Store(true)
 	})
 	err := st.await(func() bool { return taken.Load() && st.unsent.Load() < partsRoom })
@@ -83,7 +83,8 @@ func (st *parts) part(c *executor.Call, w *wire.Writer) error {
 	return err
 }
 
-// progress is told by the carrier what the client has taken.
+// progress notes how much the client has taken, and how much is unsent. The carrier
+// calls it.
 func (st *parts) progress(sent int64, pending int) {
 	st.sent.Store(sent)
 	st.unsent.Store(int64(pending))
@@ -93,7 +94,8 @@ func (st *parts) progress(sent int64, pending int) {
 	}
 }
 
-// await waits for the client.
+// await waits until ok returns true. It fails if the client has gone or is too slow, or
+// the server shuts down.
 func (st *parts) await(ok func() bool) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -116,15 +118,15 @@ func (st *parts) await(ok func() bool) error {
 		switch {
 		case now.Sub(since) > partsPatience:
 			return errPartsSlow
-		case st.s.srv.draining.Load():
+		case st.s.srv.life.draining.Load():
 			return errPartsStop
 		}
 	}
 	return nil
 }
 
-// end is called when all parts are sent. A reply that broke off cannot be mended: the connection is
-// closed.
+// end is called after the run. A reply that failed after its first part cannot be
+// corrected: the connection is closed.
 func (st *parts) end(failed bool) {
 	if !st.begun {
 		return

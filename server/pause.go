@@ -9,8 +9,8 @@ import (
 	"redoubt/command"
 )
 
-// pause is CLIENT PAUSE: sessions that come with a command that is paused wait
-// in a list until the pause ends.
+// pause implements CLIENT PAUSE: sessions whose next command is paused wait in a list
+// until the pause ends.
 type pause struct {
 	active  atomic.Bool
 	mu      sync.Mutex
@@ -32,15 +32,15 @@ func (p *pause) holds(cmd *command.Command, args [][]byte, m *multi) bool {
 func (p *pause) add(s *session) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.active.Load() { // it ended just now
-		go s.car.post(s.resume)
+	if !p.active.Load() { // the pause has just ended
+		go s.goOn(nil)
 		return
 	}
 	p.list = append(p.list, s)
 }
 
 // begin pauses until a time; a pause under way is extended, never shortened.
-// What it holds is as the newest call says.
+// all of the newest call applies.
 func (p *pause) begin(until time.Time, all bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -56,11 +56,11 @@ func (p *pause) begin(until time.Time, all bool) {
 	p.timer = time.AfterFunc(time.Until(until), p.expire)
 }
 
-// expire ends a pause whose time is over. The timer may have fired just before
+// expire ends the pause if its time is over: the timer may have fired just before
 // the pause was extended.
 func (p *pause) expire() { p.stop(false) }
 
-// end resumes everybody.
+// end ends the pause at once.
 func (p *pause) end() { p.stop(true) }
 
 func (p *pause) stop(early bool) {
@@ -79,11 +79,11 @@ func (p *pause) stop(early bool) {
 	p.list = nil
 	p.mu.Unlock()
 	for _, s := range list {
-		s.car.post(s.resume)
+		s.goOn(nil)
 	}
 }
 
-// tell says once more whether a pause is under way.
+// tell calls changed with the present state, for a listener that was not ready before.
 func (p *pause) tell() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -99,7 +99,7 @@ func (p *pause) drop(s *session) {
 	}
 }
 
-// waiting is how many sessions wait.
+// waiting returns the number of waiting sessions.
 func (p *pause) waiting() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

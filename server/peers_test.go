@@ -20,6 +20,7 @@ import (
 	"redoubt/internal/sharedmem"
 	"redoubt/internal/testcert"
 	"redoubt/server"
+	"redoubt/server/peers"
 )
 
 // Front ends that tell each other what happens. Where a test needs no common data each
@@ -85,7 +86,7 @@ func join(t *testing.T, fronts ...*front) (where []bus.Peer, whom []*others) {
 			}
 		}
 		whom = append(whom, o)
-		err := f.StartPeers(server.PeerOptions{Self: where[i].ID, Secret: [32]byte{7}, Source: o, Listener: listeners[i], LookEvery: time.Hour})
+		err := f.StartPeers(peers.Options{Self: where[i].ID, Secret: [32]byte{7}, Source: o, Listener: listeners[i], LookEvery: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -226,7 +227,7 @@ func TestTrackingAfterALostConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := &others{list: where[1:]}
-	if err := a.StartPeers(server.PeerOptions{Self: where[0].ID, Secret: [32]byte{7}, Source: o, Listener: ln}); err != nil {
+	if err := a.StartPeers(peers.Options{Self: where[0].ID, Secret: [32]byte{7}, Source: o, Listener: ln}); err != nil {
 		t.Fatal(err)
 	}
 	whom[1].set(bus.Peer{ID: where[0].ID, Addr: ln.Addr().String()})
@@ -363,7 +364,7 @@ func TestInterestFollowsClients(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = b.StartPeers(server.PeerOptions{
+	err = b.StartPeers(peers.Options{
 		Self: fmt.Sprintf("%040x", 9), Secret: [32]byte{7}, Source: &others{list: where}, Listener: ln, LookEvery: 20 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
@@ -429,7 +430,7 @@ func TestPeersOverTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := &others{list: where[:1]}
-	if err := x.StartPeers(server.PeerOptions{Self: fmt.Sprintf("%040x", 9), Secret: [32]byte{7}, Source: o, Listener: ln}); err != nil {
+	if err := x.StartPeers(peers.Options{Self: fmt.Sprintf("%040x", 9), Secret: [32]byte{7}, Source: o, Listener: ln}); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "it is refused", func() bool { return a.dial().info("redoubt", "bus_connections_refused") != "0" })

@@ -51,7 +51,7 @@ func visit(t *testing.T, srv *Server, from string, k kind) net.Conn {
 func TestProtectedModeTellsStrangers(t *testing.T) {
 	t.Parallel()
 	srv, _ := quietServer(t)
-	srv.usePipes = true // these connections are not sockets
+	srv.car.usePipes = true // these connections are not sockets
 	ca := testcert.New(t)
 	pair := ca.Sign("server")
 	if err := srv.cfg.SetAll([][2]string{
@@ -76,11 +76,11 @@ func TestProtectedModeTellsStrangers(t *testing.T) {
 	}
 	const denied = "-DENIED Redis is running in protected mode because protected mode is enabled and no password is set for the default user."
 	for _, k := range []kind{overTCP, overTLS} {
-		rejected := srv.stats.rejected.Load()
+		rejected := srv.obs.Stats.Rejected.Load()
 		if got := ask("192.0.2.1:1", k); !strings.HasPrefix(got, denied) {
 			t.Errorf("%s: %s", k, got)
 		}
-		if got := srv.stats.rejected.Load() - rejected; got != 1 {
+		if got := srv.obs.Stats.Rejected.Load() - rejected; got != 1 {
 			t.Errorf("%s: %d were rejected", k, got)
 		}
 		if got := ask("127.0.0.1:1", k); got != "+PONG" {
@@ -104,7 +104,7 @@ func TestProtectedCommands(t *testing.T) {
 	}{{"no", false, false}, {"local", true, false}, {"yes", true, true}} {
 		srv, _ := quietServer(t, "--protected-mode", "no", "--enable-debug-command", x.allow,
 			"--enable-module-command", x.allow, "--enable-protected-configs", x.allow)
-		srv.usePipes = true
+		srv.car.usePipes = true
 		for from, want := range map[string]bool{"127.0.0.1:1": x.here, "[::1]:1": x.here, "192.0.2.1:1": x.far} {
 			conn := visit(t, srv, from, overTCP)
 			replies := bufio.NewReader(conn)

@@ -266,15 +266,19 @@ func TestManyChannels(t *testing.T) {
 			c.read()
 		}
 	}
-	start := time.Now()
-	for range 1000 {
-		if got := publisher.do("PUBLISH", "room:777:x", ""); got != "(integer) 1" {
-			t.Fatal(got)
+	// The fastest of many is what a message costs, however busy the machine is.
+	fastest := func(receivers string) time.Duration {
+		least := time.Hour
+		for range 1000 {
+			start := time.Now()
+			if got := publisher.do("PUBLISH", "room:777:x", ""); got != "(integer) "+receivers {
+				t.Fatal(got)
+			}
+			least = min(least, time.Since(start))
 		}
+		return least
 	}
-	if took := time.Since(start); took > 5*time.Second {
-		t.Errorf("1000 messages took %s", took)
-	}
+	among := fastest("1")
 	c.raw(frame("UNSUBSCRIBE") + frame("PUNSUBSCRIBE"))
 	for range 2*n + 1000 {
 		c.read()
@@ -284,5 +288,8 @@ func TestManyChannels(t *testing.T) {
 	}
 	if got := publisher.do("PUBSUB", "CHANNELS"); got != "(empty array)" {
 		t.Error(got)
+	}
+	if alone := fastest("0"); among > 8*alone {
+		t.Errorf("a message takes %s among %d patterns, %s without them", among, n, alone)
 	}
 }

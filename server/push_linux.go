@@ -1,23 +1,16 @@
 package server
 
-import (
-	"syscall"
-	"unsafe"
+import "redoubt/engine"
 
-	"golang.org/x/sys/unix"
-
-	"redoubt/engine"
-)
-
-// fewPushes is to how many sessions of another loop a loop sends itself. More of them
-// are that loop's work: they would make the replies late.
+// fewPushes is the largest number of another loop's sessions to which a loop sends
+// messages itself. More are left to that loop: they would delay the replies.
 const fewPushes = 16
 
-// pushElsewhere sends what was pushed to idle sessions of other loops. Left to those it
-// would mostly arrive behind the reply of the command that has caused it, since they
-// have to wake up first.
+// pushElsewhere sends messages pushed to idle sessions of other loops. Those loops would
+// have to wake up first, and mostly send a message after the reply of the command that
+// has caused it.
 func (l *loop) pushElsewhere(durable engine.Ticket) {
-	for _, other := range l.srv.loops {
+	for _, other := range l.srv.car.loops {
 		if other == l || !other.heard.Load() {
 			continue
 		}
@@ -36,31 +29,22 @@ func (l *loop) pushElsewhere(durable engine.Ticket) {
 	}
 }
 
-// pushNow sends what was pushed to the session, from another goroutine than its loop's.
-// Whatever stands in the way is left to the loop, which is told already: a client that
-// has other output, a socket that is full or broken, a message that is not durable.
+// pushNow sends the session's pushed messages, from another goroutine than its loop's. It
+// leaves them to the loop, which is notified already, if the session has other output, the
+// socket is full or broken, or a message is not durable.
 func (c *conn) pushNow(durable engine.Ticket) {
 	if !c.mu.TryLock() {
 		return
 	}
 	defer c.mu.Unlock()
-	q := &c.pushes
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if c.closed || len(c.out.Buf) > 0 || q.muted || len(q.buf) == 0 || q.ticket > durable {
+	if c.closed || !c.out.TakeDurable(&c.pushes, durable) {
 		return
 	}
-	n, _, errno := syscall.RawSyscall(unix.SYS_WRITE, uintptr(c.fd), uintptr(unsafe.Pointer(&q.buf[0])), uintptr(len(q.buf)))
+	n, _, errno := c.writeSome()
 	if errno != 0 {
 		return
 	}
-	c.netOut += int64(n)
-	if int(n) < len(q.buf) { // nothing may come in between
-		c.out.Buf = append(c.out.Buf, q.buf[n:]...)
-		c.released = len(c.out.Buf)
+	if c.advance(n); c.out.Pending() == 0 {
+		c.out.Emptied()
 	}
-	c.srv.bufs.put(q.buf)
-	q.buf, q.ticket = nil, 0
-	q.charge(c.srv)
-	q.some.Store(false)
 }

@@ -1,5 +1,11 @@
-// Package server is the front of Redoubt: listeners, event loops, sessions, and
-// the commands about connections and the server itself.
+// Package server is the front of Redoubt: listeners, event loops, sessions, and the dispatch
+// of their commands. What has an edge of its own is a package below it.
+//
+// The package promises: the commands of a connection are run one after the other, in the order
+// in which they came, and answered in that order; no reply is sent before the commits that it
+// depends on are durable; no client can block the server, nor hold more memory than the
+// configuration gives to clients. Shutdown finishes running commands, sends the replies, and
+// closes the store.
 package server
 
 import (
@@ -13,13 +19,24 @@ import (
 	"sync/atomic"
 	"time"
 
-	"redoubt/acl"
 	"redoubt/budget"
 	"redoubt/command"
 	"redoubt/config"
 	"redoubt/engine"
-	"redoubt/executor"
 	"redoubt/script"
+	"redoubt/server/access"
+	"redoubt/server/checkpoint"
+	"redoubt/server/cluster"
+	"redoubt/server/debug"
+	"redoubt/server/info"
+	"redoubt/server/metrics"
+	"redoubt/server/migrate"
+	"redoubt/server/observe"
+	"redoubt/server/output"
+	"redoubt/server/peers"
+	"redoubt/server/pubsub"
+	"redoubt/server/tracking"
+	"redoubt/server/web"
 )
 
 // Options make a Server.
@@ -27,125 +44,86 @@ type Options struct {
 	Config *config.Config
 	Engine engine.Engine    // the server closes it on Shutdown
 	Open   OpenFunc         // instead of Engine: Start opens the store in the background
-	Clock  func() time.Time // what commands take for the time; nil: time.Now
+	Clock  func() time.Time // the time that commands see; nil: time.Now
 	Seed   uint64           // of the random numbers that commands get
 	Logger *slog.Logger
-	// Budget accounts for what clients make the process hold; nil: a new one.
+	// Budget accounts for the memory of clients and commands; nil: a new one.
 	Budget *budget.Budget
 	// Pipes has connections carried by goroutines although the system has
 	// event loops.
 	Pipes bool
-	// HandshakeTime is how long a client of TLS may take to say who it is; 0 is
-	// ten seconds.
+	// HandshakeTime is how long a TLS handshake may take; 0 is ten seconds.
 	HandshakeTime time.Duration
-	// Beat is how often a front end of a shared store says that it lives; 0 is one
-	// second.
+	// Beat is the heartbeat interval of a front end of a shared store; 0 is one second.
 	Beat time.Duration
 	// Patience is how long connections wait in the system's queue for a store that is
-	// being opened, before they are taken and told so; 0 is three seconds. A store that
-	// is soon open needs no client that is told to come again.
+	// being opened, before they are accepted and get -LOADING; 0 is three seconds. A store
+	// that is soon open sends no client away.
 	Patience time.Duration
 }
 
 // Server serves one store.
 type Server struct {
-	cfg   *config.Config
-	eng   engine.Engine      // these two
-	exec  *executor.Executor // are there once ready is set: see load.go
-	ready atomic.Bool
-	open  OpenFunc
-	load  loading
-	clock func() time.Time
-	seed  uint64
-	log   *slog.Logger
+	cfg  *config.Config
+	set  settings // copies of directives that are read often
+	seed uint64   // of the random numbers that commands get
+	log  *slog.Logger
 	// clientLog is for lines that clients can cause at will; limited writes few of them.
 	clientLog *slog.Logger
-	limited   *limitedLog
-	// budget accounts for what clients make the process hold.
-	budget        *budget.Budget
-	evictRequests chan struct{} // asks watchMemory to call evictClients
-	evictMu       sync.Mutex    // held by evictClients
-	evictRetryAt  time.Time     // when evictClients may try again
+	limited   *observe.LimitedLog
+	life      lifetime
 
-	ownClock   bool                             // clock is not the caller's
-	storeClock atomic.Pointer[func() time.Time] // that of a shared store
-	beat       time.Duration
-	patience   time.Duration
-	member     membership
+	storage
+	member  peers.Membership               // among the front ends of the store
+	peers   atomic.Pointer[peers.Exchange] // with other front ends; nil: there are none
+	cluster cluster.Cluster                // the front ends as clients see them
 
 	table  *command.Table
 	locals map[*command.Command]*local
 
-	loops    []*loop
-	lns      listeners
-	nextLoop atomic.Int64
-	usePipes bool
-	pipes    sync.Map // *pipe
-	tls      tlsFront
-
+	lns     listeners
+	tls     tlsFront
+	car     carriers
 	clients clients
-	bufs    buffers
-	stats   stats
-	errors  errorStats
-	slow    slowlog
-	latency latencyMonitor
+	pool    workerPool
 	pause   pause
+	budget  *budget.Budget // accounts for the memory of clients and commands
+	evict   eviction
+	outputs output.Memory
 
-	acl     *acl.Registry
-	aclLog  acl.Log
-	logins  logins
-	aclFile string // where users are saved; "": nowhere
+	access     access.Control
+	pubsub     pubsub.Register
+	tracking   tracking.Table
+	scripts    *script.Engine
+	obs        observe.Observer
+	info       info.Reporter
+	metrics    *metrics.Server
+	save       checkpoint.Saver
+	migrations migrate.Migrator
+	debug      debug.Debugger
+	web        *web.Web           // durable channels over HTTP
+	webStats   *observe.LoopStats // of the commands that web runs
+}
 
-	pubsub   pubsub
-	scripts  *script.Engine
-	tracking tracking
-	fleet    atomic.Pointer[Fleet] // of front ends that share the store; nil: there are none
+// carriers are what carries the sessions: event loops, or pairs of goroutines.
+type carriers struct {
+	loops    []*loop
+	nextLoop atomic.Int64
+	usePipes bool     // no loops
+	pipes    sync.Map // *pipe
+}
 
-	monitorMu   sync.RWMutex
-	monitorList []*session
-	monitors    atomic.Int32
-
-	// Settings that are read often; see settings.go.
-	maxClients atomic.Int64
-	// authTimeout is how many seconds a client may take to authenticate.
-	authTimeout atomic.Int64
-	queryLimit  atomic.Int64
-	timeout     atomic.Int64
-	keepalive   atomic.Int64
-	maxBulk     atomic.Int64
-	maxMemory   atomic.Int64
-	// wantsReplicas: min-replicas-to-write asks for replicas, and there are none.
-	wantsReplicas atomic.Bool
-	outLimit      atomic.Pointer[config.BufferLimit]
-	// subscribedLimit is that of clients with subscriptions.
-	subscribedLimit atomic.Pointer[config.BufferLimit]
-	notifying       atomic.Uint32 // notifyWays
-	notifyClasses   atomic.Uint32 // of keyspace events, for clients of this server
-	peerClasses     atomic.Uint32 // and for those of other front ends
-	peers           atomic.Pointer[peers]
-	debug           debugState
-	settingsMu      sync.Mutex // held while a setting is read and applied elsewhere
-	databases       int
-
-	started         time.Time
-	runID           string
-	boundedByMemory bool // the engine keeps nothing on disk
-	remote          bool // the engine is on other machines
-	// dataBytes is set where maxmemory bounds the data itself: on an engine
-	// that keeps it in memory only.
-	dataBytes  func() int64
-	workers    sync.WaitGroup
-	crew       crew
-	draining   atomic.Bool // shutting down: no session takes another command
+// lifetime is the state of the server between start and end.
+type lifetime struct {
+	started    time.Time
+	workers    sync.WaitGroup // commands that run on workers
+	draining   atomic.Bool    // shutting down: no session takes another command
 	background sync.WaitGroup
 	bgStop     context.CancelFunc
 	stopOnce   sync.Once
 	stopErr    error
 	stopReq    chan struct{} // closed when a client asks for SHUTDOWN
 	stopAsk    sync.Once
-	save       saver
-	migrations targets
-	metrics    *metricsServer
 }
 
 // New makes a server and binds its listeners. Start begins to serve. If it
@@ -166,25 +144,39 @@ func New(o Options) (*Server, error) {
 		o.Budget = new(budget.Budget)
 	}
 	srv := &Server{
-		budget: o.Budget, cfg: o.Config, open: o.Open, clock: o.Clock, seed: o.Seed, log: o.Logger,
-		usePipes: o.Pipes || !haveLoops, databases: int(o.Config.Int("databases")),
-		started: time.Now(), runID: randomID(), stopReq: make(chan struct{}), ownClock: ownClock, beat: o.Beat,
-		patience: cmp.Or(o.Patience, 3*time.Second), evictRequests: make(chan struct{}, 1),
+		cfg: o.Config, seed: o.Seed, log: o.Logger, budget: o.Budget,
+		life: lifetime{started: time.Now(), stopReq: make(chan struct{})},
+		storage: storage{
+			open: o.Open, clock: o.Clock, ownClock: ownClock, patience: cmp.Or(o.Patience, 3*time.Second),
+			databases: int(o.Config.Int("databases")),
+		},
+		evict: eviction{requests: make(chan struct{}, 1)},
 	}
+	srv.car.usePipes = o.Pipes || !haveLoops
 	if ownClock {
 		srv.clock = srv.now
 	}
-	srv.limited = newLimitedLog(o.Logger)
+	srv.limited = observe.NewLimitedLog(o.Logger)
 	srv.clientLog = slog.New(srv.limited)
 	srv.tls.handshake = cmp.Or(o.HandshakeTime, handshakeTime)
-	srv.pubsub.init()
+	srv.debug.Server, srv.debug.Config, srv.debug.Log = adminView{srv}, o.Config, o.Logger
+	srv.cluster.Init(adminView{srv})
+	srv.member = peers.Membership{Config: o.Config, Log: o.Logger, Beat: o.Beat, Port: func(tls bool) int {
+		if tls {
+			return srv.portOf(overTLS)
+		}
+		return srv.portOf(overTCP)
+	}}
+	srv.save.Init(checkpoint.Options{Config: o.Config, Log: o.Logger, Started: srv.life.started, Workers: &srv.life.workers})
+	srv.migrations.Log = o.Logger
+	srv.initOutputs()
 	srv.newScripts()
-	srv.tracking.init(srv)
+	srv.initTracking()
 	srv.load.active.Store(true)
 	srv.load.ended = make(chan struct{})
 	srv.pause.changed = func(active bool) {
 		if srv.ready.Load() {
-			srv.exec.HoldExpire(active)
+			srv.upkeep.Hold(active)
 		}
 	}
 	if o.Engine != nil {
@@ -200,25 +192,30 @@ func New(o Options) (*Server, error) {
 			return nil, fmt.Errorf("rename-command %s %s: %w", r[0], r[1], err)
 		}
 	}
-	srv.acl = acl.New(srv.table)
-	srv.stats.init(srv.table)
-	srv.initFigures()
+	srv.access.Init(access.Options{Config: o.Config, Log: o.Logger, Table: srv.table, Now: srv.clock, Close: srv.closeThose})
+	srv.obs.Init(srv.table)
 	srv.clients.init()
-	srv.crew.init()
+	srv.info.Init(infoView{srv})
+	srv.pool.init()
 	if err := srv.watchSettings(); err != nil {
 		return nil, err
 	}
-	if err := srv.loadUsers(); err != nil {
+	if err := srv.access.Load(); err != nil {
+		return nil, err
+	}
+	srv.webStats = srv.obs.Stats.SharedLoop()
+	if err := srv.openWeb(); err != nil {
 		return nil, err
 	}
 	if err := srv.listen(); err != nil {
 		srv.lns.closeAll()
+		srv.web.Stop(context.Background())
 		return nil, err
 	}
 	return srv, nil
 }
 
-// now is the store's time, if it has one, else the machine's.
+// now returns the time of the shared store's clock, if it has one, else the machine's.
 func (srv *Server) now() time.Time {
 	if f := srv.storeClock.Load(); f != nil {
 		return (*f)()
@@ -233,7 +230,7 @@ func (srv *Server) buildTable() {
 	if srv.scripts == nil {
 		srv.newScripts()
 	}
-	for _, l := range slices.Concat(localCommands(), srv.scriptCommands(), srv.clusterCommands()) {
+	for _, l := range slices.Concat(localCommands(), administrative(srv.adminCommands())) {
 		own = append(own, srv.addLocal(l))
 	}
 	srv.table = command.NewTable(append(command.All(), srv.scripts.Commands(), own)...)
@@ -255,19 +252,21 @@ func (srv *Server) addLocal(l *local) *command.Command {
 // Start fails or not, Shutdown ends the server.
 func (srv *Server) Start() error {
 	ctx, cancel := context.WithCancel(context.Background())
-	srv.bgStop = cancel
-	srv.background.Go(func() { srv.tickPipes(ctx) })
-	if !srv.usePipes {
+	srv.life.bgStop = cancel
+	srv.life.background.Go(func() { srv.tickPipes(ctx) })
+	if !srv.car.usePipes {
 		if err := srv.startLoops(srv.loopCount()); err != nil {
 			return err
 		}
 	}
-	if err := srv.startMetrics(); err != nil {
+	var err error
+	srv.web.Start()
+	if srv.metrics, err = metrics.Start(&srv.info, srv.log); err != nil {
 		return err
 	}
-	srv.background.Go(func() { srv.sample(ctx) })
-	srv.background.Go(func() { srv.watchMemory(ctx) })
-	srv.background.Go(func() { srv.limited.run(ctx) })
+	srv.life.background.Go(func() { srv.obs.Sample(ctx, srv.samples()) })
+	srv.life.background.Go(func() { srv.watchMemory(ctx) })
+	srv.life.background.Go(func() { srv.limited.Run(ctx) })
 	if srv.ready.Load() {
 		srv.serveStore(ctx)
 		close(srv.load.ended)
@@ -275,7 +274,7 @@ func (srv *Server) Start() error {
 		return nil
 	}
 	srv.startLoading(ctx)
-	srv.background.Go(func() {
+	srv.life.background.Go(func() {
 		select {
 		case <-srv.load.ended:
 		case <-time.After(srv.patience):
@@ -286,9 +285,9 @@ func (srv *Server) Start() error {
 	return nil
 }
 
-// loopCount is how many event loops to run: half of the processors unless
-// io-threads says otherwise. The other half is for the kernel's part of the
-// work, the engine and the collector; docs/bench has the figures.
+// loopCount returns how many event loops to run: half of the processors, 16 at most,
+// unless io-threads is set. The other half is for the kernel, the engine and the
+// collector; docs/bench has the figures.
 func (srv *Server) loopCount() int {
 	if n := srv.cfg.Int("io-threads"); n > 0 {
 		return int(n)
@@ -297,26 +296,27 @@ func (srv *Server) loopCount() int {
 }
 
 // Stopping is closed when a client has asked the server to shut down.
-func (srv *Server) Stopping() <-chan struct{} { return srv.stopReq }
+func (srv *Server) Stopping() <-chan struct{} { return srv.life.stopReq }
 
-// Shutdown stops serving: no new commands are taken, what runs is finished,
+// Shutdown stops serving: no new commands are taken, running commands are finished,
 // replies are sent, the store is made durable and closed. The context bounds
-// the time given to what runs.
+// the time given to running commands.
 func (srv *Server) Shutdown(ctx context.Context) error {
-	srv.stopOnce.Do(func() { srv.stopErr = srv.shutdown(ctx) })
-	return srv.stopErr
+	srv.life.stopOnce.Do(func() { srv.life.stopErr = srv.shutdown(ctx) })
+	return srv.life.stopErr
 }
 
 func (srv *Server) shutdown(ctx context.Context) error {
-	srv.draining.Store(true)
+	srv.stopWeb(ctx)
+	srv.life.draining.Store(true)
 	srv.pause.end()
 	srv.lns.closeAll()
 	srv.tls.stop()
 	srv.drainLoops()
-	srv.eachPipe(func(*pipe) {}) // each has now seen that it must drain
+	srv.eachPipe(func(*pipe) {}) // taking each mu: every pipe has seen draining
 	srv.stopLoading(ctx)
 	finished := make(chan struct{})
-	go func() { srv.workers.Wait(); close(finished) }()
+	go func() { srv.life.workers.Wait(); close(finished) }()
 	select {
 	case <-finished:
 	case <-ctx.Done():
@@ -330,17 +330,17 @@ func (srv *Server) shutdown(ctx context.Context) error {
 	srv.stopLoops(deadline)
 	srv.stopPipes(deadline)
 	srv.StopPeers()
-	srv.stopMetrics()
-	srv.migrations.close()
-	if srv.bgStop != nil {
-		srv.bgStop()
-		srv.background.Wait()
+	srv.metrics.Stop()
+	srv.migrations.Close()
+	if srv.life.bgStop != nil {
+		srv.life.bgStop()
+		srv.life.background.Wait()
 	}
-	srv.limited.flush(time.Now(), true)
+	srv.limited.Flush(time.Now(), true)
 	if !srv.ready.Load() {
 		return nil
 	}
-	srv.depart(ctx)
+	srv.member.Leave(ctx)
 	if err := srv.eng.Close(); err != nil {
 		return fmt.Errorf("close the store: %w", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"redoubt/engine"
 	"redoubt/engine/mem"
 	"redoubt/executor"
+	"redoubt/server/output"
 	"redoubt/wire"
 )
 
@@ -53,7 +54,7 @@ func TestLargeCommandsAreForgotten(t *testing.T) {
 		if name == "for a worker" {
 			in = append(request("KEYS", strings.Repeat("x", 1<<20)), in...)
 			gone = weak.Make(&in[len(in)/4])
-			if n := s.process(in); n >= len(in) || !s.waiting {
+			if n := s.process(in); n >= len(in) || !s.waiting() {
 				t.Fatal("it does not wait")
 			}
 			work.workers, s.deferred = nil, nil // as if it were done
@@ -78,7 +79,7 @@ func TestFailedCommitOfAClosedSession(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	work := &turn{batch: srv.exec.NewBatch(), stats: srv.stats.newLoop()}
+	work := &turn{batch: srv.exec.NewBatch(), stats: srv.obs.Stats.NewLoop()}
 	closed, open := quietSession(srv, work), quietSession(srv, work)
 	closed.process(append(request("PING"), request("SET", "a", "1")...))
 	open.process(append(request("PING"), request("SET", "b", "1")...))
@@ -96,8 +97,8 @@ type refusing struct {
 	now bool
 }
 
-func (e *refusing) Begin(wait bool) (engine.View, error) {
-	v, err := e.Engine.Begin(wait)
+func (e *refusing) Begin(o engine.ViewOptions) (engine.View, error) {
+	v, err := e.Engine.Begin(o)
 	return refusingView{v, e}, err
 }
 
@@ -122,7 +123,7 @@ func TestDiscardedRepliesAreForgotten(t *testing.T) {
 	if s.process(in) != len(in) || len(s.out.Buf) != 0 {
 		t.Fatalf("%q", s.out.Buf)
 	}
-	if cap(s.scratch.Buf) > keepBuffer {
+	if cap(s.scratch.Buf) > output.KeepBuffer {
 		t.Errorf("%d bytes are kept", cap(s.scratch.Buf))
 	}
 }
@@ -166,13 +167,13 @@ func TestMaxClientsFitsTheSystem(t *testing.T) {
 	if err := srv.cfg.Set("maxclients", "4000000000"); err != nil {
 		t.Fatal(err)
 	}
-	if got, can := srv.maxClients.Load(), descriptorLimit(); got >= can || got < min(can, 1000)-ownFiles {
+	if got, can := srv.set.maxClients.Load(), descriptorLimit(); got >= can || got < min(can, 1000)-ownFiles {
 		t.Errorf("%d clients with %d descriptors", got, can)
 	}
 	if err := srv.cfg.Set("maxclients", "7"); err != nil {
 		t.Fatal(err)
 	}
-	if got := srv.maxClients.Load(); got != 7 {
+	if got := srv.set.maxClients.Load(); got != 7 {
 		t.Errorf("%d clients", got)
 	}
 }
@@ -206,22 +207,6 @@ func TestPausedSessionLeaves(t *testing.T) {
 	srv.leave(s)
 	if n := srv.pause.waiting(); n != 0 {
 		t.Errorf("%d wait", n)
-	}
-}
-
-func TestCompact(t *testing.T) {
-	s := &session{}
-	s.out.Buf = make([]byte, 300_000)
-	s.out.Buf[200_000] = 'x'
-	s.sent, s.released, s.holds = 200_000, 250_000, []hold{{end: 260_000}, {end: 300_000}}
-	s.compact()
-	if len(s.out.Buf) != 100_000 || s.out.Buf[0] != 'x' || s.sent != 0 || s.released != 50_000 ||
-		s.holds[0].end != 60_000 || s.holds[1].end != 100_000 {
-		t.Errorf("%d %d %d %v", len(s.out.Buf), s.sent, s.released, s.holds)
-	}
-	s.sent = 1000 // not worth it
-	if s.compact(); s.sent != 1000 {
-		t.Error("moved")
 	}
 }
 

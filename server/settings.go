@@ -2,11 +2,34 @@ package server
 
 import (
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"redoubt/command"
+	"redoubt/config"
 	"redoubt/types"
+	"redoubt/types/channel"
 )
+
+// settings are copies of directives that are read for every command or connection.
+type settings struct {
+	maxClients  atomic.Int64
+	maxHTTP     atomic.Int64 // connections of http-addr
+	authTimeout atomic.Int64 // how many seconds a client may take to authenticate
+	queryLimit  atomic.Int64
+	timeout     atomic.Int64
+	keepalive   atomic.Int64
+	maxBulk     atomic.Int64
+	maxMemory   atomic.Int64
+	// wantsReplicas: min-replicas-to-write asks for replicas, and there are none.
+	wantsReplicas   atomic.Bool
+	outLimit        atomic.Pointer[config.BufferLimit]
+	subscribedLimit atomic.Pointer[config.BufferLimit] // of clients with subscriptions
+
+	mu           sync.Mutex    // held while a setting is read and applied elsewhere
+	channelRules channel.Rules // guarded by mu
+}
 
 // watchSettings copies the directives that are read for every command or
 // connection into fields, now and whenever they change.
@@ -16,35 +39,35 @@ func (srv *Server) watchSettings() error {
 		f()
 		c.OnChangeOfAny(func() error { f(); return nil }, names...)
 	}
-	apply(srv.limitClients, "maxclients")
+	apply(srv.limitClients, "maxclients", "http-max-connections")
 	apply(srv.limitClientMemory, "maxmemory-clients", "maxmemory")
-	apply(func() { srv.authTimeout.Store(c.Int("auth-timeout")) }, "auth-timeout")
-	apply(func() { srv.queryLimit.Store(c.Int("client-query-buffer-limit")) }, "client-query-buffer-limit")
-	apply(func() { srv.timeout.Store(c.Int("timeout")) }, "timeout")
-	apply(func() { srv.keepalive.Store(c.Int("tcp-keepalive")) }, "tcp-keepalive")
-	apply(func() { srv.maxMemory.Store(c.Int("maxmemory")) }, "maxmemory")
+	apply(func() { srv.set.authTimeout.Store(c.Int("auth-timeout")) }, "auth-timeout")
+	apply(func() { srv.set.queryLimit.Store(c.Int("client-query-buffer-limit")) }, "client-query-buffer-limit")
+	apply(func() { srv.set.timeout.Store(c.Int("timeout")) }, "timeout")
+	apply(func() { srv.set.keepalive.Store(c.Int("tcp-keepalive")) }, "tcp-keepalive")
+	apply(func() { srv.set.maxMemory.Store(c.Int("maxmemory")) }, "maxmemory")
 	apply(func() {
-		srv.wantsReplicas.Store(c.Int("min-replicas-to-write") > 0 && c.Int("min-replicas-max-lag") > 0)
+		srv.set.wantsReplicas.Store(c.Int("min-replicas-to-write") > 0 && c.Int("min-replicas-max-lag") > 0)
 	}, "min-replicas-to-write", "min-replicas-max-lag")
-	apply(func() { srv.acl.SetPassword(c.Str("requirepass")) }, "requirepass")
-	apply(func() { srv.acl.SetAllChannels(c.Enum("acl-pubsub-default") == "allchannels") }, "acl-pubsub-default")
-	apply(func() { srv.aclLog.SetMax(c.Int("acllog-max-len")) }, "acllog-max-len")
+	apply(func() { srv.access.Users.SetPassword(c.Str("requirepass")) }, "requirepass")
+	apply(func() { srv.access.Users.SetAllChannels(c.Enum("acl-pubsub-default") == "allchannels") }, "acl-pubsub-default")
+	apply(func() { srv.access.Denied.SetMax(c.Int("acllog-max-len")) }, "acllog-max-len")
 	apply(func() {
 		normal, _, subscribed := c.BufferLimits()
-		srv.outLimit.Store(&normal)
-		srv.subscribedLimit.Store(&subscribed)
+		srv.set.outLimit.Store(&normal)
+		srv.set.subscribedLimit.Store(&subscribed)
 	}, "client-output-buffer-limit")
 	apply(srv.applyNotify, "notify-keyspace-events")
-	apply(func() { srv.tracking.limit(c.Int("tracking-table-max-keys")) }, "tracking-table-max-keys")
-	apply(func() { srv.maxBulk.Store(c.Int("proto-max-bulk-len")) }, "proto-max-bulk-len")
+	apply(func() { srv.tracking.Limit(c.Int("tracking-table-max-keys")) }, "tracking-table-max-keys")
+	apply(func() { srv.set.maxBulk.Store(c.Int("proto-max-bulk-len")) }, "proto-max-bulk-len")
 	apply(srv.limitCommands, "proto-max-bulk-len", "maxmemory-policy", "hash-max-listpack-entries", "hash-max-listpack-value",
 		"set-max-intset-entries", "set-max-listpack-entries", "set-max-listpack-value", "zset-max-listpack-entries",
 		"zset-max-listpack-value", "list-max-listpack-size", "hll-sparse-max-bytes", "stream-node-max-entries", "stream-node-max-bytes")
-	apply(func() { srv.slow.set(c.Int("slowlog-log-slower-than"), int(c.Int("slowlog-max-len"))) },
+	apply(func() { srv.obs.Slow.Set(c.Int("slowlog-log-slower-than"), int(c.Int("slowlog-max-len"))) },
 		"slowlog-log-slower-than", "slowlog-max-len")
-	apply(func() { srv.latency.set(time.Duration(c.Int("latency-monitor-threshold")) * time.Millisecond) },
+	apply(func() { srv.obs.Latency.Set(time.Duration(c.Int("latency-monitor-threshold")) * time.Millisecond) },
 		"latency-monitor-threshold")
-	apply(func() { srv.stats.tracking.Store(c.Bool("latency-tracking")) }, "latency-tracking")
+	apply(func() { srv.obs.Stats.Timed.Store(c.Bool("latency-tracking")) }, "latency-tracking")
 	c.OnChange("port", func() error { return srv.rebind("Unable to listen on this port. Check server logs.", overTCP) })
 	c.OnChange("bind", func() error { return srv.rebind("Failed to bind to specified addresses.", overTCP, overTLS) })
 	if err := srv.watchTLS(); err != nil {
@@ -55,10 +78,19 @@ func (srv *Server) watchSettings() error {
 	return nil
 }
 
-// limitCommands tells the handlers their settings.
+// SetChannelRules sets the rules of channels by their names, now and for every command
+// that begins from now on. It may be called at any time, also before Start.
+func (srv *Server) SetChannelRules(r channel.Rules) {
+	srv.set.mu.Lock()
+	srv.set.channelRules = r
+	srv.set.mu.Unlock()
+	srv.limitCommands()
+}
+
+// limitCommands passes the settings of handlers to the executor.
 func (srv *Server) limitCommands() {
-	srv.settingsMu.Lock()
-	defer srv.settingsMu.Unlock()
+	srv.set.mu.Lock()
+	defer srv.set.mu.Unlock()
 	if srv.ready.Load() {
 		c := srv.cfg
 		srv.exec.SetLimits(command.Limits{
@@ -74,27 +106,27 @@ func (srv *Server) limitCommands() {
 			MaxBulk: c.Int("proto-max-bulk-len"),
 			LFU:     strings.Contains(c.Enum("maxmemory-policy"), "lfu"),
 
-			SkipChecksum: srv.debug.skipChecksum.Load(),
+			SkipChecksum: srv.debug.SkipChecksum.Load(),
+			Channels:     srv.set.channelRules,
 		})
 	}
 }
 
-// outOfMemory says whether commands that need memory are refused: where maxmemory
-// bounds the data itself, which is on an engine without a disk, and where it leaves
-// no room for any row.
+// outOfMemory reports whether commands that need memory are refused: if the data of an
+// engine without a disk is above maxmemory, or if maxmemory leaves no room for any row.
 func (srv *Server) outOfMemory() bool {
-	limit := srv.maxMemory.Load()
+	limit := srv.set.maxMemory.Load()
 	if limit > 0 && srv.dataBytes != nil {
 		return srv.dataBytes() > limit
 	}
 	return limit > 0 && limit < leastMemory
 }
 
-// writable says why a command with these flags may not write now, or nothing. When the
-// disk is full those are refused that may need memory (denyoom): the same which may need
-// space. The others delete, or change little, and are what frees space.
+// writable returns the error of a command with these flags that may not write now, or nil.
+// When the disk is full, commands that may need memory (denyoom) are refused, since the same
+// commands may need space. The others delete or change little, and can free space.
 func (srv *Server) writable(flags command.Flags) error {
-	if flags&command.Write != 0 && srv.wantsReplicas.Load() {
+	if flags&command.Write != 0 && srv.set.wantsReplicas.Load() {
 		return command.ErrNoReplicas
 	}
 	if flags&command.DenyOOM != 0 && srv.ready.Load() {
@@ -103,5 +135,5 @@ func (srv *Server) writable(flags command.Flags) error {
 	return nil
 }
 
-// leastMemory is below what no engine can hold the rows of a command.
+// leastMemory is the smallest maxmemory in which an engine can hold a command's rows.
 const leastMemory = 1 << 20

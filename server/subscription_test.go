@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"redoubt/budget"
+	"redoubt/server/pubsub"
 )
 
 // heldCarrier keeps what is posted until the test runs it.
@@ -35,12 +35,11 @@ func TestSubscriptionsComeInPortions(t *testing.T) {
 	for i := range n {
 		args = append(args, strconv.AppendInt([]byte("channel:"), int64(i), 10))
 	}
-	for _, k := range []*subscriptionKind{channelKind, patternKind, shardKind} {
-		srv, car := &Server{budget: new(budget.Budget)}, new(heldCarrier)
-		srv.pubsub.init()
-		s := &session{srv: srv, car: car, work: new(turn)}
+	for _, k := range pubsub.Kinds {
+		srv, car := bareServer(), new(heldCarrier)
+		s := bareSession(srv, car)
 		s.out.Proto = 2
-		have := func() int { return s.subs.total() }
+		have := func() int { return s.subs.Total() }
 		check := func(what string, run func(), next func(turn int) int, verb string, answers int) {
 			t.Helper()
 			s.out.Buf = nil
@@ -49,10 +48,10 @@ func TestSubscriptionsComeInPortions(t *testing.T) {
 				if got := have(); got != next(turn) {
 					t.Fatalf("%s: %d subscriptions in turn %d, not %d", what, got, turn, next(turn))
 				}
-				if s.waiting != (len(car.posted) > 0) {
-					t.Fatalf("%s: waiting is %v", what, s.waiting)
+				if s.waiting() != (len(car.posted) > 0) {
+					t.Fatalf("%s: waiting is %v", what, s.waiting())
 				}
-				if !s.waiting {
+				if !s.waiting() {
 					break
 				}
 				car.turn()
@@ -61,7 +60,7 @@ func TestSubscriptionsComeInPortions(t *testing.T) {
 				t.Errorf("%s: %d answers, not %d", what, got, answers)
 			}
 		}
-		call := func(args [][]byte) *localCall { return &localCall{s: s, srv: srv, args: args, w: &s.out} }
+		call := func(args [][]byte) *localCall { return &localCall{s: s, srv: srv, args: args, w: &s.out.Writer} }
 		grow := func(turn int) int { return min(n, turn*portion) }
 		shrink := func(turn int) int { return max(0, n-turn*portion) }
 		subscribe := func() {
@@ -69,34 +68,34 @@ func TestSubscriptionsComeInPortions(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		check("subscribe", subscribe, grow, k.subscribed, n)
+		check("subscribe", subscribe, grow, k.Subscribed, n)
 		check("unsubscribe all", func() {
 			if err := call(args[:1]).unsubscribe(k); err != nil {
 				t.Fatal(err)
 			}
-		}, shrink, k.unsubscribed, n)
-		if s.subs != nil || s.subscribed.Load() || srv.pubsub.clients.Load() != 0 {
+		}, shrink, k.Unsubscribed, n)
+		if s.subs != nil || s.subscribed.Load() || srv.pubsub.Figures().Clients != 0 {
 			t.Error("still subscribed")
 		}
-		check("subscribe again", subscribe, grow, k.subscribed, n)
+		check("subscribe again", subscribe, grow, k.Subscribed, n)
 		check("unsubscribe", func() {
 			if err := call(args).unsubscribe(k); err != nil {
 				t.Fatal(err)
 			}
-		}, shrink, k.unsubscribed, n)
-		check("subscribe once more", subscribe, grow, k.subscribed, n)
+		}, shrink, k.Unsubscribed, n)
+		check("subscribe once more", subscribe, grow, k.Subscribed, n)
 
 		// When the client has gone the register is emptied behind its back, and
 		// messages do not pile up meanwhile.
 		s.closed = true
 		s.discharge()
 		s.unsubscribeAll()
-		s.push([]byte("message"), 0)
-		if s.subs != nil || len(s.pushes.buf) > 0 {
+		s.pushes.Push([]byte("message"), 0)
+		if s.subs != nil || s.pushes.Any() {
 			t.Error("a closed session listens")
 		}
 		p := &srv.pubsub
-		for start := time.Now(); p.channels.count.Load()+p.shards.count.Load()+p.patterns.count.Load() > 0; time.Sleep(time.Millisecond) {
+		for start := time.Now(); p.Figures() != (pubsub.Figures{}); time.Sleep(time.Millisecond) {
 			if time.Since(start) > 20*time.Second {
 				t.Fatal("the subscriptions of a closed session stay")
 			}

@@ -3,6 +3,7 @@ package server
 import (
 	"testing"
 
+	"redoubt/command"
 	"redoubt/command/commandtest"
 )
 
@@ -21,8 +22,29 @@ func TestEveryCommandRuns(t *testing.T) {
 	srv := &Server{}
 	srv.buildTable()
 	for _, c := range srv.table.All() {
-		if c.Run == nil && srv.locals[c] == nil && len(c.Subs) == 0 {
+		if c.Run == nil && srv.locals[c.Declared] == nil && len(c.Subs) == 0 {
 			t.Errorf("%s has no handler", c.FullName)
 		}
+	}
+}
+
+// A command that uses channels must say which arguments they are, or nobody asks
+// whether its user may.
+func TestChannelsOfCommands(t *testing.T) {
+	srv := &Server{}
+	srv.buildTable()
+	want := map[string]command.ChannelFlags{
+		"publish": command.Publish, "spublish": command.Publish | command.ShardChannel,
+		"subscribe": command.Subscribe, "ssubscribe": command.Subscribe | command.ShardChannel,
+		"psubscribe": command.Subscribe | command.ChannelPattern,
+	}
+	for _, c := range srv.table.All() {
+		if c.Channels.Flags != want[c.FullName] {
+			t.Errorf("%s: channel flags %b, want %b", c.FullName, c.Channels.Flags, want[c.FullName])
+		}
+		delete(want, c.FullName)
+	}
+	if len(want) > 0 {
+		t.Errorf("no such commands: %v", want)
 	}
 }

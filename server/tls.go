@@ -14,25 +14,23 @@ import (
 )
 
 // TLS: connections of tls-port. After the handshake they are sessions like all
-// others, carried by goroutines (pipe): what the library does to a stream needs
-// one that may wait.
+// others, carried by pipes, since the TLS library may block.
 //
-// A handshake is the time in which a client costs something before anybody
-// knows who it is. So it must end soon, and those under way count as clients:
-// there are never more of both than maxclients.
+// A handshake costs something before the client has authenticated. So it must end soon,
+// and handshakes count as clients: there are never more of both than maxclients.
 
 // handshakeTime is how long a client may take for the handshake.
 const handshakeTime = 10 * time.Second
 
-// tlsFront is what the server has for TLS.
+// tlsFront is the TLS configuration and the handshakes under way.
 type tlsFront struct {
 	config     atomic.Pointer[tls.Config] // nil until TLS is wanted
-	handshakes sync.Map                   // net.Conn: handshakes under way, since when
-	count      atomic.Int64               // how many
+	handshakes sync.Map                   // net.Conn to time.Time: when each handshake began
+	count      atomic.Int64               // of handshakes under way
 	handshake  time.Duration
 }
 
-// tlsDirectives are those from which the configuration is made.
+// tlsDirectives are the directives from which the TLS configuration is made.
 var tlsDirectives = []string{
 	"tls-cert-file", "tls-key-file", "tls-key-file-pass", "tls-client-cert-file", "tls-client-key-file",
 	"tls-client-key-file-pass", "tls-ca-cert-file", "tls-ca-cert-dir", "tls-auth-clients", "tls-protocols", "tls-ciphers",
@@ -40,8 +38,8 @@ var tlsDirectives = []string{
 	"tls-session-cache-timeout", "tls-replication", "tls-cluster",
 }
 
-// watchTLS makes the configuration, if TLS is wanted, and makes it again when a
-// directive of it is set, also to the value it had: the files may be new ones.
+// watchTLS makes the TLS configuration, if TLS is used, and again whenever one of its
+// directives is set, even to the same value: the files may have changed.
 func (srv *Server) watchTLS() error {
 	if srv.wantsTLS() {
 		if err := srv.configureTLS(); err != nil {
@@ -66,11 +64,11 @@ func (srv *Server) watchTLS() error {
 }
 
 func (srv *Server) wantsTLS() bool {
-	return srv.cfg.Int("tls-port") != 0 || srv.cfg.Bool("tls-replication") || srv.cfg.Bool("tls-cluster")
+	return srv.cfg.Int("tls-port") != 0 || srv.cfg.Bool("tls-replication") || srv.cfg.Bool("tls-cluster") || srv.webTLS()
 }
 
-// updateTLS makes the configuration anew for those who connect from now on. If
-// that fails the old one stays.
+// updateTLS makes the configuration again, for later connections. If that fails the old
+// one stays.
 func (srv *Server) updateTLS() error {
 	if err := srv.configureTLS(); err != nil {
 		srv.log.Error("the TLS configuration was not changed", "err", err)
@@ -114,9 +112,9 @@ func (srv *Server) greet(raw net.Conn, l *listener) {
 		srv.clientLog.Warn("a TLS handshake failed", "addr", raw.RemoteAddr().String(), "err", err)
 		return
 	}
-	// It is told in its own language why it may not come in.
+	// The refusal is sent over TLS.
 	if text := srv.outsider(raw.RemoteAddr().String(), false); text != "" {
-		srv.stats.rejected.Add(1)
+		srv.obs.Stats.Rejected.Add(1)
 		fmt.Fprintf(conn, "-%s\r\n", text)
 		conn.Close()
 		done()
@@ -125,14 +123,14 @@ func (srv *Server) greet(raw net.Conn, l *listener) {
 	raw.SetDeadline(time.Time{})
 	p := srv.newPipe(conn, l)
 	done()
-	if srv.draining.Load() { // the end may have looked at the pipes before it was there
+	if srv.life.draining.Load() { // stopPipes may have run before the pipe was registered
 		p.shut()
 	}
 	p.serve()
 }
 
 func (srv *Server) shakeHands(raw net.Conn) (*tls.Conn, error) {
-	if srv.draining.Load() { // else whoever ends the server closes it
+	if srv.life.draining.Load() { // else tlsFront.stop closes the connection
 		return nil, net.ErrClosed
 	}
 	if err := raw.SetDeadline(time.Now().Add(srv.tls.handshake)); err != nil {

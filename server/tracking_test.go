@@ -290,8 +290,8 @@ type late struct {
 	waiting, open chan struct{}
 }
 
-func (g *late) Begin(wait bool) (engine.View, error) {
-	v, err := g.Engine.Begin(wait)
+func (g *late) Begin(o engine.ViewOptions) (engine.View, error) {
+	v, err := g.Engine.Begin(o)
 	return lateView{v, g}, err
 }
 

@@ -23,7 +23,7 @@ import (
 // memory.
 func startShort(t *testing.T, pipes bool, limit int64) (*front, *budget.Pool) {
 	t.Helper()
-	eng, err := local.Open(local.Options{Dir: t.TempDir(), Memory: 1 << 50, Fsync: journal.No, Unit: keyspace.Unit, Keep: keyspace.Keep})
+	eng, err := local.Open(local.Options{Dir: t.TempDir(), Memory: 1 << 50, Fsync: journal.No, Unit: keyspace.Unit, Pinned: keyspace.Pinned})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 // Package types holds what all data types share: the errors they return and the
-// limits of their small forms. Each
-// type has a package below this one. A type knows rows through keyspace; it
-// knows no wire, no command and no engine.
+// limits of their small forms. Each type has a package below this one. A type
+// accesses rows through keyspace, and knows no wire, no command and no engine.
 package types
 
 import "errors"
@@ -22,8 +21,8 @@ var (
 	ErrTooLong = errors.New("string too long")
 )
 
-// Limits are the sizes up to which collections stay packed, as the directives say
-// that have Redis's names.
+// Limits are the sizes up to which collections stay packed. The directives that set
+// them have Redis's names.
 type Limits struct {
 	HashEntries, HashValue             int64 // hash-max-listpack-entries, -value
 	SetIntegers                        int64 // set-max-intset-entries
@@ -34,7 +33,7 @@ type Limits struct {
 	StreamNodeEntries, StreamNodeBytes int64 // stream-node-max-entries, -bytes
 }
 
-// DefaultLimits are those of a server without a configuration.
+// DefaultLimits are the limits of a server without a configuration.
 var DefaultLimits = Limits{
 	HashEntries: 512, HashValue: 64, SetIntegers: 512, SetEntries: 128, SetValue: 64, ZSetEntries: 128, ZSetValue: 64,
 	ListSize: -2, HyperLogLog: 3000, StreamNodeEntries: 100, StreamNodeBytes: 4096,

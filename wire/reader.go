@@ -1,5 +1,10 @@
-// Package wire speaks RESP: it cuts commands out of a byte stream and builds
-// replies. It knows no socket.
+// Package wire implements RESP: it parses commands from a byte stream and builds
+// replies. It uses no sockets.
+//
+// A Reader returns the same commands however the bytes are split into reads, with
+// Redis's limits and protocol errors. Arguments point into the caller's buffer and are
+// valid until that changes. A Writer builds replies in RESP2 or RESP3, as the client has
+// chosen, and allocates nothing but its buffer.
 package wire
 
 import (
@@ -11,14 +16,14 @@ import (
 	"redoubt/number"
 )
 
-// ProtocolError is malformed input. Its text is what Redis answers before it
-// closes the connection.
+// ProtocolError is malformed input. Its text is the reply of Redis before it closes
+// the connection.
 type ProtocolError string
 
 func (e ProtocolError) Error() string { return "ERR Protocol error: " + string(e) }
 
-// TooLarge says that a command was announced which is larger than what may be kept
-// of it. Its text is the reply, before the connection is closed.
+// TooLarge is the error of a command that exceeds Reader.MaxFrame. Its text is the reply
+// before the connection is closed.
 type TooLarge struct{ Size, Limit int64 }
 
 func (e TooLarge) Error() string {
@@ -26,9 +31,9 @@ func (e TooLarge) Error() string {
 		"send smaller ones, or raise maxmemory-clients or maxmemory", e.Size, e.Limit)
 }
 
-// The limits that Redis has. Its newest versions take more arguments; each one
-// costs some forty bytes here, so a client that sent two billion empty ones
-// would take the memory of all.
+// The limits of Redis. Its newest versions allow more arguments; an argument costs
+// some forty bytes here, so a client that sends two billion empty ones would exhaust
+// the memory.
 const (
 	MaxArgs          = 1024 * 1024
 	maxInline        = 64 * 1024
@@ -38,18 +43,17 @@ const (
 	maxBigArgPending = 32 * 1024
 )
 
-// Reader cuts commands out of the bytes of one connection. It is a parser of
-// slices: the caller owns the buffer and calls Next with all unread bytes; Next
-// returns a whole command and how many bytes it took, or nothing until more
-// bytes are there. Arguments point into the caller's buffer.
+// Reader parses the commands of one connection. The caller owns the buffer and calls
+// Next with all unread bytes; Next returns a whole command and how many bytes it took,
+// or nothing until more bytes have come. Arguments point into the caller's buffer.
 //
 // To parse a large command that arrives in many pieces in linear time, the
-// Reader remembers how far it got in an unfinished frame: the caller must
-// present the same bytes again, with more behind them.
+// Reader keeps its position in an unfinished frame: the caller must pass the same
+// bytes again, with more behind them.
 type Reader struct {
 	MaxBulk       int64 // proto-max-bulk-len
-	Authenticated bool  // else the small limits hold that Redis has before AUTH
-	MaxFrame      int64 // the most bytes that a command may take as it is sent; 0: no limit
+	Authenticated bool  // if false, the smaller limits of Redis before AUTH apply
+	MaxFrame      int64 // the largest command, in bytes as sent; 0: no limit
 
 	args [][]byte
 	// The unfinished frame, as offsets relative to its first byte.
@@ -130,12 +134,11 @@ func (r *Reader) Next(in []byte) (args [][]byte, taken int, err error) {
 	return r.args, r.at, nil
 }
 
-// Reset forgets an unfinished frame: the caller will present earlier bytes.
+// Reset drops an unfinished frame: the caller will pass earlier bytes.
 func (r *Reader) Reset() { r.want = 0 }
 
-// Need says how many bytes the frame in progress takes at least, counted from
-// its first byte; zero when none is in progress. The carrier sizes its buffer
-// by it when a large argument is on its way.
+// Need returns how many bytes the frame in progress takes at least, if a large argument
+// is incomplete, else 0. The caller sizes its buffer by that.
 func (r *Reader) Need() int {
 	if r.want == 0 || r.bulk < maxBigArgPending {
 		return 0
@@ -143,12 +146,12 @@ func (r *Reader) Need() int {
 	return r.need()
 }
 
-// need is how many bytes the frame takes up to the end of the argument in progress.
+// need returns how many bytes the frame takes up to the end of the argument in progress.
 func (r *Reader) need() int { return r.at + min(r.bulk, math.MaxInt-r.at-2) + 2 }
 
-// Whole are the bytes of the unfinished frame before a large argument that is on
-// its way, and how many of them are those of whole arguments. Redis does not count
-// the former as waiting.
+// Whole returns how many bytes an unfinished frame has before an incomplete large
+// argument, and how many of these belong to whole arguments. Redis does not count the
+// former as waiting.
 func (r *Reader) Whole() (frame, args int) {
 	if r.Need() == 0 {
 		return 0, 0
@@ -159,13 +162,13 @@ func (r *Reader) Whole() (frame, args int) {
 	return r.at, args
 }
 
-// Memory is how many bytes the Reader itself holds.
+// Memory returns how many bytes the Reader itself holds.
 func (r *Reader) Memory() int {
 	return cap(r.args)*int(unsafe.Sizeof([]byte(nil))) + cap(r.bounds)*int(unsafe.Sizeof(0))
 }
 
-// Forget lets go of the last command's arguments, which else keep the caller's
-// buffer from the collector, and of the memory of an unusually long one.
+// Forget drops the last command's arguments, which would keep the caller's buffer from
+// the garbage collector, and the memory of an unusually long command.
 func (r *Reader) Forget() {
 	clear(r.args[:cap(r.args)])
 	if cap(r.args) > maxArgsPrealloc {
@@ -176,7 +179,7 @@ func (r *Reader) Forget() {
 	}
 }
 
-// shed gives back the memory of an unusually long command.
+// shed frees the memory of an unusually long command.
 func (r *Reader) shed() {
 	if cap(r.bounds) > 2*maxArgsPrealloc && len(r.bounds) <= maxArgsPrealloc {
 		r.bounds = nil
@@ -187,7 +190,7 @@ func (r *Reader) shed() {
 }
 
 // header parses a line of one kind byte and a decimal number at in[at]. next
-// is the offset behind the line, or 0 if the line is not whole yet.
+// is the offset behind the line, or 0 if the line is incomplete.
 func (r *Reader) header(in []byte, at int, bad, long string) (n int64, next int, err error) {
 	// The common case: one digit.
 	if rest := in[at:]; len(rest) >= 4 && rest[2] == '\r' && rest[1]-'0' < 10 {
@@ -205,7 +208,7 @@ func (r *Reader) header(in []byte, at int, bad, long string) (n int64, next int,
 }
 
 // line returns the offset behind the line that begins at in[at], 0 if it is
-// not whole yet.
+// incomplete.
 func (r *Reader) line(in []byte, at int, long string) (next int, err error) {
 	end := bytes.IndexByte(in[at:min(len(in), at+maxInline+1)], '\r')
 	switch {
@@ -217,7 +220,7 @@ func (r *Reader) line(in []byte, at int, long string) (next int, err error) {
 	return at + end + 2, nil
 }
 
-// inline parses a command written as one line of words.
+// inline parses an inline command, a line of words.
 func (r *Reader) inline(in []byte) ([][]byte, int, error) {
 	end := bytes.IndexByte(in[:min(len(in), maxInline+1)], '\n')
 	if end < 0 {
@@ -238,7 +241,7 @@ func (r *Reader) inline(in []byte) ([][]byte, int, error) {
 }
 
 // Peek returns the name and the first argument of the command at the start of
-// in, if both are there and not long; else nil. It is for guessing only.
+// in, as far as they are whole; else nil. It validates nothing: the result is a hint.
 func Peek(in []byte) (name, first []byte) {
 	at := bytes.IndexByte(in[:min(len(in), 8)], '\n') + 1
 	if at == 0 || in[0] != '*' {

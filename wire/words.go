@@ -7,8 +7,8 @@ import (
 
 // SplitWords splits a line into words as Redis's configuration file and inline
 // commands do: separated by space, "..." with escapes \n \r \t \b \a \xHH,
-// '...' with the escape \'. It is not ok when quotes are unbalanced or a
-// closing quote is followed by something else than space.
+// '...' with the escape \'. ok is false if quotes are unbalanced or a closing
+// quote is followed by anything but space.
 func SplitWords(line []byte) (words [][]byte, ok bool) {
 	for i := 0; ; {
 		for i < len(line) && isSpace(line[i]) {
@@ -90,7 +90,7 @@ func isHex(c byte) bool {
 }
 
 // AppendQuoted appends a word in double quotes, with escapes that SplitWords
-// reads back: as MONITOR shows arguments and redis-cli strings.
+// decodes, as MONITOR and redis-cli show strings.
 func AppendQuoted(dst []byte, word string) []byte {
 	dst = append(dst, '"')
 	for i := range len(word) {

@@ -7,10 +7,9 @@ import (
 	"redoubt/number"
 )
 
-// Writer builds replies in RESP2 or RESP3. It appends to Buf and never fails;
-// whoever carries the connection sends the bytes. Truncating Buf takes a reply
-// back. A map, set, double and so on is written in the form that the protocol
-// version has for it.
+// Writer builds replies in RESP2 or RESP3. It appends to Buf and never fails; the
+// caller sends the bytes. Truncating Buf removes a reply. A map, set, double and so
+// on is written in the form of the protocol version.
 type Writer struct {
 	Buf   []byte
 	Proto int // 2 or 3
@@ -60,7 +59,7 @@ func (w *Writer) BulkString(s string) {
 }
 
 // BulkHead begins a byte string of n bytes: the caller appends them to Buf and
-// then calls BulkEnd. So a large value is written piece by piece.
+// then calls BulkEnd. So a large value can be written piece by piece.
 func (w *Writer) BulkHead(n int) { w.head('$', int64(n)) }
 
 // BulkEnd ends what BulkHead began.

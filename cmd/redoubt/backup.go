@@ -16,9 +16,9 @@ import (
 	"redoubt/keyspace"
 )
 
-// redoubt backup and restore: copies of a store. The file REDOUBT, by which a
-// directory is known as a store, comes into being last, when everything else is
-// on disk. So what an interrupted copy leaves is never taken for a store.
+// redoubt backup and restore: copies of a store. The file REDOUBT, which marks a
+// directory as a store, is created last, when everything else is on disk. So an
+// interrupted copy is never taken for a store.
 
 func runBackup(args []string, out, log io.Writer) (err error) {
 	f := flags("backup", log)
@@ -101,7 +101,7 @@ func runRestore(args []string, out, log io.Writer) (err error) {
 	return nil
 }
 
-// checkCopy checks a copy that is not finished.
+// checkCopy checks a copy that has no file REDOUBT yet.
 func checkCopy(dir string, list *findings, p *progress) error {
 	i, err := local.Inspect(local.InspectOptions{Dir: dir, Unit: keyspace.Unit, Unfinished: true})
 	if err != nil {
@@ -115,13 +115,13 @@ func checkCopy(dir string, list *findings, p *progress) error {
 // sink takes the files of a store.
 type sink interface {
 	add(name string, size int64, r io.Reader) error
-	// finish makes the copy durable, and then one that counts.
+	// finish makes the copy durable, and then valid.
 	finish() error
 	// abandon removes what was made so far.
 	abandon() error
 }
 
-// copyStore copies a store. If verify, it is checked as far as checksums go.
+// copyStore copies a store. With verify it checks the checksums of journal and tables.
 func copyStore(i *local.Inspection, target sink, p *progress, verify bool) (done int64, err error) {
 	if verify {
 		j, err := i.Journal(nil)
@@ -165,7 +165,7 @@ func copyFile(name string, size int64, take func(io.Reader) error) error {
 	return take(io.LimitReader(f, size))
 }
 
-// counter tells how much is read.
+// counter is a Reader that calls tell with the size of each read.
 type counter struct {
 	r    io.Reader
 	tell func(n int)
@@ -177,7 +177,7 @@ func (c *counter) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// copyBackup copies what a backup holds.
+// copyBackup copies the files of a backup, a directory or an archive.
 func copyBackup(from string, target sink, p *progress) (done int64, err error) {
 	info, err := os.Stat(from)
 	if err != nil {
@@ -220,13 +220,13 @@ func copyBackup(from string, target sink, p *progress) (done int64, err error) {
 	}
 }
 
-// ours are the files that a store has.
+// ours matches the names of the files of a store.
 var ours = regexp.MustCompile(`^(REDOUBT|journal\.end|(journal|store)/[A-Za-z0-9][A-Za-z0-9._-]*)$`)
 
 // dirSink makes a directory.
 type dirSink struct {
 	dir  string
-	made string // the uppermost directory that was not there
+	made string // the uppermost directory that was created
 }
 
 func newDirSink(dir string) (*dirSink, error) {
@@ -268,7 +268,7 @@ func (s *dirSink) add(name string, size int64, r io.Reader) error {
 	return errors.Join(err, f.Close())
 }
 
-// sync makes everything durable but the name of REDOUBT.
+// sync makes everything durable; REDOUBT has still another name.
 func (s *dirSink) sync() error {
 	err := errors.Join(syncDir(filepath.Join(s.dir, "journal")), syncDir(filepath.Join(s.dir, "store")))
 	for at := s.dir; ; at = filepath.Dir(at) {
@@ -310,7 +310,7 @@ func syncDir(dir string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// tarSink makes an archive, under another name until it is whole.
+// tarSink makes an archive, under another name until it is complete.
 type tarSink struct {
 	name string
 	f    *os.File

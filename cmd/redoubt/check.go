@@ -10,7 +10,7 @@ import (
 	"redoubt/types/check"
 )
 
-// redoubt check: everything that can be known to be wrong with a store.
+// redoubt check: looks for all inconsistencies of a store.
 
 func runCheck(args []string, out, log io.Writer) (err error) {
 	f := flags("check", log)
@@ -41,13 +41,13 @@ func inconsistencies(n int) string {
 	return fmt.Sprintf("%d inconsistencies", n)
 }
 
-// findings are what a check has found, printed as it comes.
+// findings prints and counts what a check finds.
 type findings struct {
 	out         io.Writer
 	limit       int
 	counts      map[string]int
 	kinds       []string
-	files, rows int // how many things are wrong with the one and the other
+	files, rows int // how many inconsistencies files and rows have
 }
 
 func (f *findings) print(kind, place, what string) {
@@ -64,7 +64,7 @@ func (f *findings) print(kind, place, what string) {
 
 func (f *findings) note(text string) { fmt.Fprintf(f.out, "note: %s\n", text) }
 
-// end counts what was not listed.
+// end prints how many findings were not listed.
 func (f *findings) end() {
 	for _, kind := range f.kinds {
 		if n := f.counts[kind]; n > f.limit {
@@ -99,7 +99,7 @@ func checkStore(i *local.Inspection, f *findings, p *progress) {
 		report("store", "closing it", err.Error())
 	}
 	fmt.Fprintf(f.out, "rows: %d; keys: %d, %d of them with an expiry, %d with rows of their own\n", seen.Rows, seen.Keys, seen.Volatile, seen.Values)
-	if !seen.Whole {
+	if !seen.Complete {
 		f.note("counters and the owners of rows were not compared")
 	}
 }

@@ -23,8 +23,8 @@ import (
 	"redoubt/keyspace"
 )
 
-// redoubt copy: all data from one store to another, of whatever engine. Package
-// copier does it; here stores are opened and people told.
+// redoubt copy: copies all data of one store to another, of any engine. Package copier
+// copies; this file opens the stores and reports to the operator.
 
 func runCopy(args []string, out, log io.Writer) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -37,7 +37,7 @@ type remote struct {
 	pd            []string
 	prefix        string
 	ca, cert, key string // files
-	reader        bool   // rows are only read, or removed
+	reader        bool   // no rows are written, but they may be removed
 }
 
 const (
@@ -45,8 +45,7 @@ const (
 	defaultPrefix = "redoubt:"
 )
 
-// memberTime is how long member rows are looked at: front ends write theirs every
-// second.
+// memberTime is how long member rows are watched: front ends write theirs every second.
 const memberTime = 2500 * time.Millisecond
 
 func copyData(ctx context.Context, args []string, out, log io.Writer) (err error) {
@@ -117,7 +116,7 @@ func securityFlags(f *flag.FlagSet) *remote {
 	return tls
 }
 
-// explain says what is to be done.
+// explain adds to an error what the operator can do.
 func explain(err error, r copier.Result) error {
 	switch {
 	case errors.Is(err, copier.ErrNotEmpty), errors.Is(err, copier.ErrChanged):
@@ -152,7 +151,7 @@ func printSorts(out io.Writer, list []copier.Sort) {
 
 func number(n int64, noun string) string { return count(int(n), noun) }
 
-// rows is for what is measured in rows. The rate is that of this run.
+// rows returns a callback that shows progress in rows. The rate is that of this run.
 func (p *progress) rows() func(copier.Progress) {
 	var first copier.Progress
 	return func(at copier.Progress) {
@@ -167,7 +166,7 @@ func (p *progress) rows() func(copier.Progress) {
 	}
 }
 
-// openSource opens a store for reading. A local one is left as it is.
+// openSource opens a store for reading. A local store is not changed.
 func openSource(ctx context.Context, name string, tls remote, p *progress) (src copier.Source, end func() error, err error) {
 	if strings.HasPrefix(name, remoteScheme) {
 		eng, err := openRemote(ctx, name, tls)
@@ -200,7 +199,7 @@ func openSource(ctx context.Context, name string, tls remote, p *progress) (src 
 	return src, func() error { return errors.Join(state.Close(), i.Close()) }, nil
 }
 
-// openDestination opens a store for writing, or makes it.
+// openDestination opens or creates a store for writing.
 func openDestination(ctx context.Context, name string, tls remote) (engine.Engine, error) {
 	if strings.HasPrefix(name, remoteScheme) {
 		return openRemote(ctx, name, tls)
@@ -224,7 +223,7 @@ func openDestination(ctx context.Context, name string, tls remote) (engine.Engin
 	return eng, nil
 }
 
-// copyMemory is the budget of a local destination.
+// copyMemory is the memory budget of a local destination.
 const copyMemory = 512 << 20
 
 // openRemote opens a shared store that no front end uses.
@@ -244,8 +243,8 @@ func openRemote(ctx context.Context, name string, tls remote) (engine.Engine, er
 	return eng, nil
 }
 
-// parseRemote reads tikv://host:port,host:port/prefix. The prefix may have escapes as
-// in other addresses; none is the server's default one.
+// parseRemote reads tikv://host:port,host:port/prefix. The prefix may have the escapes of
+// URLs; if it is empty, it is the server's default prefix.
 func parseRemote(name string) (at remote, err error) {
 	hosts, prefix, _ := strings.Cut(strings.TrimPrefix(name, remoteScheme), "/")
 	if at.prefix, err = url.PathUnescape(prefix); err != nil {
@@ -263,7 +262,7 @@ func parseRemote(name string) (at remote, err error) {
 	return at, nil
 }
 
-// openTiKV opens a store in a cluster. Tests put others in its place.
+// openTiKV opens a store in a cluster. Tests replace it.
 var openTiKV = func(ctx context.Context, at remote) (engine.Engine, error) {
 	eng, err := tikv.Open(tikv.Options{
 		Context: ctx, PD: at.pd, Prefix: at.prefix, Unused: keyspace.Unused(), Reader: at.reader, CA: at.ca, Cert: at.cert, Key: at.key,
@@ -271,12 +270,12 @@ var openTiKV = func(ctx context.Context, at remote) (engine.Engine, error) {
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	if err != nil {
-		return nil, err // and not an engine that is nil
+		return nil, err // and not an interface that holds a nil *tikv.Engine
 	}
 	return eng, nil
 }
 
 const (
-	copyTimeout      = 30 * time.Second // a batch is tried again after it
+	copyTimeout      = 30 * time.Second // after which a batch is retried
 	copyTransactions = 64
 )

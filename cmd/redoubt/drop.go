@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// redoubt drop: a store of a cluster is removed, and its prefix is free again.
+// redoubt drop: removes a store from a cluster, so that its prefix is free again.
 
 func runDrop(args []string, out, log io.Writer) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"redoubt/engine"
 	"redoubt/engine/local"
@@ -11,7 +12,7 @@ import (
 	"redoubt/keyspace"
 )
 
-// redoubt journal: what the journal says, record by record, in words.
+// redoubt journal: prints the records of a journal as text, or salvages a corrupt journal.
 
 func runJournal(args []string, out, log io.Writer) (err error) {
 	f := flags("journal", log)
@@ -58,7 +59,7 @@ type journalPrinter struct {
 	from     uint64
 	limit    int
 	teller   keyspace.Teller
-	problems []journal.Problem // that are still to be shown
+	problems []journal.Problem // those not shown yet
 
 	segment string
 	printed int
@@ -71,8 +72,11 @@ func (p *journalPrinter) entry(e journal.Entry) error {
 	if p.limit > 0 && p.printed == p.limit {
 		return errEnough
 	}
-	bad := local.ReadRecord(e.Payload, &p.batch)
-	if bad == nil && e.Kind == journal.Data {
+	var bad error
+	if p.batch.Reset(); e.Rows() {
+		bad = local.ReadRecord(e.Payload, &p.batch)
+	}
+	if bad == nil {
 		for op := range p.batch.Ops() {
 			p.teller.Learn(op.Key, op.Value)
 		}
@@ -80,17 +84,27 @@ func (p *journalPrinter) entry(e journal.Entry) error {
 	if e.Seq < p.from {
 		return nil
 	}
-	// Names of segments are as long as each other, until there are 10^8.
+	// Names of segments compare as their numbers do: they have equal lengths up to 10^8.
 	for len(p.problems) > 0 && (p.problems[0].File < e.File || p.problems[0].File == e.File && p.problems[0].Offset <= e.Offset) {
 		p.problem()
 	}
 	p.enter(e.File)
-	if e.Kind == journal.Mark {
+	switch h := e.Raft; e.Kind {
+	case journal.Mark:
 		fmt.Fprintf(p.out, "%10d  mark: on disk up to record %d\n", e.Offset, e.Synced)
 		return nil
+	case journal.RaftMark:
+		fmt.Fprintf(p.out, "%10d  mark: on disk up to record %d, committed up to entry %d\n", e.Offset, e.Synced, h.Commit)
+		return nil
+	case journal.RaftCut:
+		fmt.Fprintf(p.out, "%10d  record %d, cut: the entries behind entry %d of term %d are void\n", e.Offset, e.Seq, h.Index, h.Term)
+	case journal.RaftEntry:
+		fmt.Fprintf(p.out, "%10d  record %d, entry %d of term %d, %v, %d bytes, %s, committed up to entry %d\n",
+			e.Offset, e.Seq, h.Index, h.Term, h.Type, len(e.Payload), time.UnixMilli(int64(h.Time)).UTC().Format("2006-01-02 15:04:05.000"), h.Commit)
+	default:
+		fmt.Fprintf(p.out, "%10d  record %d, %d bytes\n", e.Offset, e.Seq, len(e.Payload))
 	}
 	p.printed++
-	fmt.Fprintf(p.out, "%10d  record %d, %d bytes\n", e.Offset, e.Seq, len(e.Payload))
 	if bad != nil {
 		fmt.Fprintf(p.out, "%12s!! %v: %x\n", "", bad, e.Payload[:min(len(e.Payload), 256)])
 		return nil
@@ -140,7 +154,8 @@ func (p *journalPrinter) end(j *local.JournalState) {
 	}
 }
 
-// salvageJournal cuts the journal at its first bad place, if yes.
+// salvageJournal says what can be kept of a corrupt journal, and with yes cuts the journal
+// at its first bad place.
 func salvageJournal(i *local.Inspection, j *local.JournalState, yes bool, out io.Writer) error {
 	if _, err := i.Checkpoint(); err != nil {
 		return fmt.Errorf("the tables cannot be read, and the journal alone is not enough: restore a backup: %w", err)

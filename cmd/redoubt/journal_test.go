@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"redoubt/engine"
+	"redoubt/journal"
 	"redoubt/keyspace"
 )
 
@@ -37,6 +38,36 @@ func goldenStore(t *testing.T) string {
 	return dir
 }
 
+// replicate goes on with a journal as a Raft log, in which the commit of a leader is
+// void: another one has a second entry of that index.
+func replicate(t *testing.T, dir string) {
+	t.Helper()
+	var commit []byte // the first of the store's
+	last := uint64(0)
+	_, err := journal.Walk(journal.OS, dir, 0, func(e journal.Entry) error {
+		if e.Kind == journal.Data && commit == nil {
+			commit = append(make([]byte, journal.RaftRoom), e.Payload...)
+		}
+		last = e.Seq
+		return nil
+	})
+	must(t, err)
+	r, err := journal.OpenRaft(journal.Options{Dir: dir, Policy: journal.No}, journal.Applied{}, func(journal.RaftHead, []byte) error { return nil }, nil)
+	must(t, err)
+	add := func(term, commit uint64, kind journal.EntryType, rec []byte) {
+		_, err := r.Append(journal.RaftHead{Index: r.Last() + 1, Term: term, Commit: commit, Time: someTime, Type: kind}, rec)
+		must(t, err)
+	}
+	add(2, last, journal.EntryEmpty, make([]byte, journal.RaftRoom))
+	add(2, last+1, journal.EntryRows, commit)
+	_, err = r.Cut(last + 1)
+	must(t, err)
+	add(3, last+1, journal.EntryConf, append(make([]byte, journal.RaftRoom), "members"...))
+	r.Commit(last + 2)
+	must(t, r.Sync(r.Position()))
+	must(t, r.Close())
+}
+
 func TestJournalGolden(t *testing.T) {
 	t.Parallel()
 	dir := goldenStore(t)
@@ -60,6 +91,12 @@ func TestJournalGolden(t *testing.T) {
 	must(t, os.WriteFile(seg, whole, 0o644))
 	flip(t, seg, 300)
 	show("the same with a flipped bit, --limit 3", "--limit", "3")
+	must(t, os.WriteFile(seg, whole, 0o644))
+	replicate(t, filepath.Dir(seg))
+	show("the same gone on with as that of a replicated store, --from 8", "--from", "8")
+	if out, _, err := use("check", "--dir", dir); err == nil || !strings.Contains(out, "the journal is that of a replicated store") {
+		t.Errorf("check of a replicated store: %v\n%s", err, out)
+	}
 	path := filepath.Join("testdata", "journal.txt")
 	if *rewrite {
 		must(t, os.MkdirAll("testdata", 0o755))

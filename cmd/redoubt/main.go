@@ -3,10 +3,12 @@
 //	redoubt [redis.conf] [--directive value ...]
 //	redoubt check|journal|backup|restore --dir D ...
 //	redoubt copy --from S --to S
+//	redoubt import FILE --to S
+//	redoubt export --from S --to FILE
 //	redoubt drop --store S
 //
-// The directives are Redis's, plus a few of its own: redoubt --help lists them.
-// docs/operations.md is about the tools.
+// The directives are Redis's and a few further ones, which redoubt --help lists.
+// docs/operations.md describes the tools.
 package main
 
 import (
@@ -17,13 +19,13 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"runtime"
 	"syscall"
 	"time"
 
 	"redoubt/budget"
 	"redoubt/config"
 	"redoubt/server"
+	"redoubt/version"
 )
 
 func main() {
@@ -37,8 +39,8 @@ func main() {
 func run(args []string, out io.Writer) error {
 	if len(args) == 1 {
 		switch args[0] {
-		case "--version", "-v":
-			fmt.Fprintf(out, "redoubt %s (Redis %s commands), %s\n", server.Version, server.RedisVersion, runtime.Version())
+		case "version", "--version", "-v":
+			fmt.Fprintf(out, "redoubt %s\ncommands of Redis %s\n", version.Current(), version.Redis)
 			return nil
 		case "--help", "-h":
 			return usage(out)
@@ -56,7 +58,8 @@ func run(args []string, out io.Writer) error {
 		return err
 	}
 	defer closeLog()
-	if cfg.Enum("engine") != "tikv" { // which stores nothing on this machine
+	log.Info("starting", "version", version.Current().String(), "process", os.Getpid())
+	if cfg.Enum("engine") != "tikv" { // engine tikv stores nothing on this machine
 		if err := os.MkdirAll(cfg.Str("dir"), 0o700); err != nil {
 			return fmt.Errorf("make the data directory: %w", err)
 		}
@@ -86,11 +89,14 @@ func run(args []string, out io.Writer) error {
 // shutdownTime bounds how long running commands are waited for.
 const shutdownTime = 5 * time.Second
 
-// serve serves until somebody asks for the end, or the store cannot be opened.
+// serve serves until a signal or SHUTDOWN, or until opening the store has failed.
 // It calls ready when clients are served.
 func serve(srv *server.Server, log *slog.Logger, ready func()) error {
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM, syscall.SIGINT)
+	reload := make(chan os.Signal, 1)
+	signal.Notify(reload, syscall.SIGHUP)
+	defer signal.Stop(reload)
 	if err := srv.Start(); err != nil {
 		return err
 	}
@@ -102,6 +108,10 @@ func serve(srv *server.Server, log *slog.Logger, ready func()) error {
 			}
 			ready()
 			loaded = nil
+		case <-reload:
+			if err := srv.Reload(); err != nil {
+				log.Error("SIGHUP: the configuration of channels stays as it was", "err", err)
+			}
 		case sig := <-stop:
 			log.Info("shutting down", "signal", sig.String())
 			return nil
@@ -112,8 +122,8 @@ func serve(srv *server.Server, log *slog.Logger, ready func()) error {
 	}
 }
 
-// banner says what a user must know: where to connect, where the data is, what
-// survives what, and how much memory is taken.
+// banner prints what a user must know: where to connect, where the data is, which failures
+// the data survives, and the memory budget.
 func banner(out io.Writer, cfg *config.Config, srv *server.Server) {
 	data, durability := cfg.Str("dir"), map[string]string{
 		"always":   "always: a write is on disk (fsync) before its reply",
@@ -127,10 +137,14 @@ func banner(out io.Writer, cfg *config.Config, srv *server.Server) {
 		data = fmt.Sprintf("the TiKV cluster of %s, keys that begin with %s", cfg.Str("tikv-pd"), cfg.Str("tikv-prefix"))
 		durability = "replicated: TiKV has committed a write before its reply"
 	}
-	fmt.Fprintf(out, "Redoubt %s, process %d\n", server.Version, os.Getpid())
+	fmt.Fprintf(out, "Redoubt %s\n", version.Current())
+	fmt.Fprintf(out, "  process     %d\n", os.Getpid())
 	fmt.Fprintf(out, "  listening   %s\n", srv.Addr())
 	if tls := srv.TLSAddr(); tls != nil {
 		fmt.Fprintf(out, "  with TLS    %s\n", tls)
+	}
+	if http := srv.HTTPAddr(); http != nil {
+		fmt.Fprintf(out, "  channels    %s over HTTP\n", http)
 	}
 	fmt.Fprintf(out, "  data        %s\n", data)
 	fmt.Fprintf(out, "  durability  %s\n", durability)
@@ -158,7 +172,7 @@ func openLog(cfg *config.Config) (*slog.Logger, func() error, error) {
 	set()
 	cfg.OnChange("loglevel", set)
 	var out io.Writer = os.Stderr
-	closeLog := func() error { return nil } // the last words of the program go to stderr as well
+	closeLog := func() error { return nil } // stderr stays open for main's last error
 	if name := cfg.Str("logfile"); name != "" {
 		f, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 		if err != nil {
@@ -170,7 +184,7 @@ func openLog(cfg *config.Config) (*slog.Logger, func() error, error) {
 }
 
 func usage(out io.Writer) error {
-	fmt.Fprint(out, "usage: redoubt [redis.conf] [--directive value ...]\n\n"+
+	fmt.Fprint(out, "usage: redoubt [redis.conf] [--directive value ...]\n       redoubt version\n\n"+
 		"The directives are those of redis.conf. Redoubt's own, or those with another default:\n\n")
 	for _, d := range config.New().Directives() {
 		if doc := d.Doc; doc != "" {

@@ -16,6 +16,7 @@ import (
 	"redoubt/engine"
 	"redoubt/engine/mem"
 	"redoubt/server"
+	"redoubt/version"
 )
 
 // The tests send signals to their own process: they do not run side by side.
@@ -97,5 +98,18 @@ func TestRunWithoutAStore(t *testing.T) {
 	}
 	if _, err := os.Stat(socket); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the socket: %v", err)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	for _, word := range []string{"version", "--version", "-v"} {
+		var out strings.Builder
+		if err := run([]string{word}, &out); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := out.String(), "redoubt "+version.Current().String()+"\ncommands of Redis "+version.Redis+"\n"; got != want {
+			t.Errorf("%s: %q, want %q", word, got, want)
+		}
 	}
 }

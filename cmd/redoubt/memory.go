@@ -13,43 +13,43 @@ import (
 	"redoubt/engine/local"
 )
 
-// The process keeps to its budget by two limits, which are set anew as its memory
-// changes (docs/adr/0024): the rows of the local store, which are outside of the Go
-// heap, give way to what clients and commands hold and to what is live on the heap;
-// the heap gets what the rows and the program leave of the most that the process may
-// take, and the collector keeps it below. A front end of TiKV has no rows, and leaves all
-// of that to the heap. Engine mem has its rows on the heap, and no limit: with maxmemory
-// full of rows the collector would run most of the time (docs/adr/0024).
+// The process keeps to its budget by two limits, which are adjusted as its memory
+// changes (docs/adr/0024). First, the rows of the local store, which are outside of the Go
+// heap, give way to the memory of clients and commands and to live objects on the heap.
+// Second, the heap is limited to what rows and program leave of the most that the process
+// may take; the collector enforces this limit. A front end of TiKV has no rows, so the heap
+// gets all of that. Engine mem has its rows on the heap, and no limit: with maxmemory full of
+// rows the collector would run most of the time.
 
 const (
-	// budgetEvery is the time between two looks at the memory, usageEvery that between
-	// two looks at what only the system knows.
+	// budgetEvery is how often the process reads its memory figures, usageEvery how often it
+	// reads those that only the operating system has.
 	budgetEvery = 25 * time.Millisecond
 	usageEvery  = time.Second
-	// budgetStep is the change from which on limits are set anew: to set the
-	// collector's stops the program for a moment.
+	// budgetStep is the least change for which a limit is set again: setting the collector's
+	// limit stops the program for a moment.
 	budgetStep = 1 << 20
 
-	programSize = 32 << 20 // code and constants, as they are mapped, about
-	leastHeap   = 32 << 20 // what the Go heap may take in any case
+	programSize = 32 << 20 // about the size of mapped code and constants
+	leastHeap   = 32 << 20 // the least limit of the Go heap
 
-	smallBudget = 256 << 20 // below, the process may take smallExtra more
+	smallBudget = 256 << 20 // below this budget the process may take smallExtra more
 	smallExtra  = 40 << 20
 )
 
-// footprint is where the memory of the process is.
+// footprint is the memory of the process by its use.
 type footprint struct {
 	budget  int64 // maxmemory
-	rows    int64 // what the store has mapped for rows
-	share   int64 // the most that rows may take while nobody else needs memory
-	live    int64 // objects on the Go heap that the last collection left
-	runtime int64 // of the Go runtime besides objects: stacks, tables
-	besides int64 // neither rows nor Go's
-	held    int64 // by clients and commands
+	rows    int64 // mapped by the store for rows
+	share   int64 // the most that rows may take while nothing else needs memory
+	live    int64 // objects on the Go heap that survived the last collection
+	runtime int64 // the Go runtime besides objects: stacks, tables
+	besides int64 // neither rows nor Go's memory
+	held    int64 // held by clients and commands
 }
 
-// most is what the process should take at its peak: somewhat below 1.25 times the
-// budget, and 40 MB for a small one, since limits are not exact.
+// most returns what the process should take at its peak: somewhat below 1.25 times the
+// budget, since limits are not exact, plus smallExtra for a small budget.
 func (u footprint) most() int64 {
 	most := u.budget + u.budget/4 - max(u.budget/8, 20<<20, min(u.budget/4, 60<<20))
 	if u.budget < smallBudget {
@@ -58,23 +58,23 @@ func (u footprint) most() int64 {
 	return most
 }
 
-// need is what the Go heap needs for the collector not to run all the time.
+// need returns the heap limit that keeps the collector from running all the time.
 func (u footprint) need() int64 { return u.live + u.live/4 + u.runtime }
 
-// reserve is what the rows have to leave of their share: what clients and commands
-// hold, or, if that is more, what is live on the heap and finds no room beside them.
+// reserve returns what the rows must leave of their share: the memory of clients and
+// commands, or, if that is more, what the heap needs beyond the room beside the rows.
 func (u footprint) reserve() int64 {
 	beside := u.most() - u.besides - u.share - u.share/16 // rows may have mapped that much more
 	return max(u.held, u.need()-beside, 0)
 }
 
-// heap is the limit of the Go heap.
+// heap returns the limit of the Go heap.
 func (u footprint) heap() int64 {
 	return max(u.most()-u.besides-u.rows, u.live+u.live/8+u.runtime, leastHeap)
 }
 
-// limitHeap sets the limit of the heap for the time in which the store is opened: as
-// much as rows that take all of their share leave.
+// limitHeap sets the limit of the heap while the store is opened: what rows leave that take
+// all of their share.
 func limitHeap(budget int64) {
 	if budget > 0 {
 		share := local.RowShare(budget)
@@ -84,12 +84,12 @@ func limitHeap(budget int64) {
 
 // rowStore is an engine that may have rows outside of the Go heap.
 type rowStore interface {
-	OffHeap() int64      // what they take
-	Reserve(bytes int64) // has them leave so much of their share
+	OffHeap() int64      // the bytes that rows take
+	Reserve(bytes int64) // makes rows leave so much of their share
 	Closed() <-chan struct{}
 }
 
-// noRows stands for an engine without: its rows are on other machines.
+// noRows is the rowStore of an engine whose rows are on other machines.
 type noRows struct{ closed <-chan struct{} }
 
 func (noRows) OffHeap() int64            { return 0 }
@@ -130,11 +130,11 @@ func keepBudget(cfg *config.Config, held *budget.Budget, eng rowStore) {
 	}
 }
 
-// changed says whether a limit differs from what was set so much that it is set anew.
+// changed reports whether a limit differs from the one in force by budgetStep or more.
 func changed(now, set int64) bool { return now-set >= budgetStep || set-now >= budgetStep }
 
-// readHeap reads what the Go runtime knows, and returns how much memory it has from
-// the system.
+// readHeap reads the figures of the Go runtime, and returns how much memory it has from the
+// operating system.
 func (u *footprint) readHeap() (resident int64) {
 	samples := [...]metrics.Sample{
 		{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"},
@@ -147,8 +147,8 @@ func (u *footprint) readHeap() (resident int64) {
 	return resident
 }
 
-// besides is what the process has in memory besides the Go heap and the rows: the
-// program itself, and what a build with cgo has C allocate.
+// besides returns the memory of the process besides the Go heap and the rows: the program
+// itself, and C's allocations in a build with cgo.
 func besides(heap, rows int64) int64 {
 	text, err := os.ReadFile("/proc/self/statm")
 	if err != nil {

@@ -2,5 +2,5 @@
 
 package main
 
-// private does nothing: there is no umask.
+// private does nothing: this system has no umask.
 func private() {}

@@ -4,7 +4,7 @@ package main
 
 import "syscall"
 
-// private has files and directories that the program makes be its user's alone, whatever
-// umask it was started with: also those that Pebble makes, which asks for all bits. A
-// unix socket gets what unixsocketperm says.
+// private makes new files and directories accessible to the program's user alone, whatever
+// umask it was started with: also those of Pebble, which asks for all bits. A unix socket
+// gets the permissions of unixsocketperm.
 func private() { syscall.Umask(0o077) }

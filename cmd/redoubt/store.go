@@ -24,7 +24,7 @@ import (
 // policies are the values of appendfsync.
 var policies = map[string]journal.Policy{"always": journal.Always, "everysec": journal.EverySec, "no": journal.No}
 
-// opener returns what opens the store that the configuration names.
+// opener returns a function that opens the store of the configuration.
 func opener(cfg *config.Config, held *budget.Budget, log *slog.Logger) server.OpenFunc {
 	switch cfg.Enum("engine") {
 	case "mem":
@@ -41,7 +41,7 @@ func localOpener(cfg *config.Config, held *budget.Budget, log *slog.Logger) serv
 	apply := func() error {
 		eng := open.Load()
 		if eng == nil {
-			return nil // it is still opening, and will be told
+			return nil // it is still opening; apply is called again after that
 		}
 		eng.SetMemory(memory(cfg))
 		eng.SetDiskWarning(int(cfg.Int("disk-free-warning")))
@@ -58,7 +58,7 @@ func localOpener(cfg *config.Config, held *budget.Budget, log *slog.Logger) serv
 			Memory:   memory(cfg),
 			Fsync:    policies[cfg.Enum("appendfsync")],
 			Unit:     keyspace.Unit,
-			Keep:     keyspace.Keep,
+			Pinned:   keyspace.Pinned,
 			Progress: progress,
 			Logger:   log,
 
@@ -111,12 +111,12 @@ func tikvOpener(cfg *config.Config, held *budget.Budget, log *slog.Logger) serve
 	}
 }
 
-// addresses takes a list apart that has commas or spaces between its elements.
+// addresses splits a list at commas and spaces.
 func addresses(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
 }
 
-// memory is the budget; no limit is one that is never reached.
+// memory returns the memory budget; without a limit, one that is never reached.
 func memory(cfg *config.Config) int64 {
 	if n := cfg.Int("maxmemory"); n > 0 {
 		return n
@@ -124,5 +124,5 @@ func memory(cfg *config.Config) int64 {
 	return 1 << 50
 }
 
-// storeDir is where the local engine keeps its files.
+// storeDir returns the directory of the local engine.
 func storeDir(cfg *config.Config) string { return filepath.Join(cfg.Str("dir"), "local") }

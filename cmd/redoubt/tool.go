@@ -31,6 +31,8 @@ func tools() []tool {
 		{"backup", "--dir D --to X", "copy a store to a directory, or to one file if X ends in .tar", runBackup},
 		{"restore", "--from X --dir D", "make a store out of a backup", runRestore},
 		{"copy", "--from S --to S", "copy all data to another store; S is a directory or tikv://host:port,.../prefix", runCopy},
+		{"import", "FILE --to S", "fill a store from a Redis's dump.rdb, appendonlydir or appendonly.aof; S as above", runImport},
+		{"export", "--from S --to FILE", "write all data to an RDB file, which Redis loads", runExport},
 		{"drop", "--store S [--yes]", "remove a store from a TiKV cluster; S is tikv://host:port,.../prefix", runDrop},
 	}
 }
@@ -56,7 +58,7 @@ func flags(name string, log io.Writer) *flag.FlagSet {
 	return f
 }
 
-// parse reads the flags; there is nothing but flags.
+// parse reads the flags, and refuses other arguments.
 func parse(f *flag.FlagSet, args []string, needed ...string) error {
 	if err := f.Parse(args); err != nil {
 		return err
@@ -72,7 +74,7 @@ func parse(f *flag.FlagSet, args []string, needed ...string) error {
 	return nil
 }
 
-// formatFile is the file by which a directory is known as a store.
+// formatFile is the file that marks a directory as a store.
 const (
 	formatFile = "REDOUBT"
 	endFile    = "journal" + journal.EndSuffix
@@ -83,9 +85,8 @@ func exists(path ...string) bool {
 	return err == nil
 }
 
-// findStore finds the store that is meant: dir is the server's directory, which
-// has it in local, or the store's, or the journal's, which the journal's own
-// messages name.
+// findStore finds a store: dir is the server's directory, which has the store in local,
+// or the store's directory, or the journal's, which messages of the journal name.
 func findStore(dir string) (string, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -100,12 +101,12 @@ func findStore(dir string) (string, error) {
 		return at, nil
 	}
 	if at := filepath.Join(abs, "local"); exists(at) {
-		return at, nil // Inspect says what is the matter with it
+		return at, nil // Inspect says what is wrong with it
 	}
 	return "", fmt.Errorf("there is no store in %s, nor in %s", abs, filepath.Join(abs, "local"))
 }
 
-// inspect opens a store for looking at it.
+// inspect opens a store for inspection.
 func inspect(dir string) (*local.Inspection, error) {
 	at, err := findStore(dir)
 	if err != nil {
@@ -118,8 +119,7 @@ func inspect(dir string) (*local.Inspection, error) {
 	return i, err
 }
 
-// progress tells how far something has come, on a line that is written over if
-// it goes to a terminal.
+// progress shows how far a tool has come, on a line that is overwritten on a terminal.
 type progress struct {
 	out      io.Writer
 	now      func() time.Time
@@ -141,7 +141,7 @@ func newProgress(out io.Writer) *progress {
 	return p
 }
 
-// bytes is for what is measured in bytes.
+// bytes shows progress in bytes.
 func (p *progress) bytes(what string, done, total int64) {
 	p.begin(what)
 	text := ""
@@ -154,7 +154,7 @@ func (p *progress) bytes(what string, done, total int64) {
 	p.show(text)
 }
 
-// begin begins with something new.
+// begin begins another phase, unless what is the present one.
 func (p *progress) begin(what string) {
 	if what != p.what {
 		p.end()
@@ -179,7 +179,7 @@ func (p *progress) flush() {
 	p.text = ""
 }
 
-// end shows the last of what there is to show.
+// end ends a phase and shows its last text.
 func (p *progress) end() {
 	if p.what == "" {
 		return
@@ -193,7 +193,7 @@ func (p *progress) end() {
 	p.what = ""
 }
 
-// size is a number of bytes for people.
+// size formats a number of bytes with a unit.
 func size(n int64) string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
 	f, i := float64(n), 0

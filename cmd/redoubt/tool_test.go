@@ -54,7 +54,7 @@ func (f *filler) set(db int, key, value string, expire int64) {
 // raw commits rows as they are.
 func (f *filler) raw(note func(b *engine.Batch)) {
 	f.t.Helper()
-	view, err := f.eng.Begin(true)
+	view, err := f.eng.Begin(engine.ViewOptions{})
 	must(f.t, err)
 	defer view.Close()
 	var b engine.Batch

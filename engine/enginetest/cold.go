@@ -45,7 +45,7 @@ func (c *Cold) OnRead(f func()) {
 	c.reading = f
 }
 
-// Is says whether a row is cold.
+// Is reports whether a row is cold.
 func (c *Cold) Is(row []byte) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -74,9 +74,9 @@ func (c *Cold) load(row []byte) {
 func (c *Cold) Congested() bool { return c.Jammed.Load() }
 
 // Begin implements engine.Engine.
-func (c *Cold) Begin(wait bool) (engine.View, error) {
-	v, err := c.Engine.Begin(wait)
-	return &coldView{v, c, wait}, err
+func (c *Cold) Begin(o engine.ViewOptions) (engine.View, error) {
+	v, err := c.Engine.Begin(o)
+	return &coldView{v, c, !o.NoWait}, err
 }
 
 type coldView struct {
@@ -124,6 +124,14 @@ func (v *coldView) Prefetch(keys [][]byte) (cold int) {
 
 func (v *coldView) Iter(lo, hi []byte, reverse bool) engine.Iterator {
 	return &coldIter{Iterator: v.View.Iter(lo, hi, reverse), v: v}
+}
+
+func (v *coldView) Count(_, _ []byte) (int, bool) { return 0, false }
+
+func (v *coldView) Nth(_, _ []byte, _ int, b []byte) ([]byte, bool, bool) { return b, false, false }
+
+func (v *coldView) Edge(lo, hi []byte, reverse bool, b []byte) ([]byte, int, bool, error) {
+	return engine.EdgeByIter(v, lo, hi, reverse, b)
 }
 
 func (v *coldView) Commit(b *engine.Batch) (engine.Ticket, error) {

@@ -281,7 +281,7 @@ func testAtomicVisibility(t *testing.T, s *suite) {
 					return
 				default:
 				}
-				v, err := st.Begin(true)
+				v, err := st.Begin(engine.ViewOptions{})
 				if err != nil {
 					t.Error(err)
 					return
@@ -289,7 +289,7 @@ func testAtomicVisibility(t *testing.T, s *suite) {
 				a, _, err1 := v.Get(first, nil)
 				committed := st.Committed()
 				v.Close()
-				if v, err = st.Begin(true); err != nil { // a shared engine's view is a snapshot
+				if v, err = st.Begin(engine.ViewOptions{}); err != nil { // a shared engine's view is a snapshot
 					t.Error(err)
 					return
 				}
@@ -366,7 +366,7 @@ func testConsistentIteration(t *testing.T, s *suite) {
 				}
 				var sum uint64
 				if r == 0 {
-					v, err := st.Begin(true)
+					v, err := st.Begin(engine.ViewOptions{})
 					if err != nil {
 						t.Error(err)
 						return
@@ -428,7 +428,7 @@ func testReadYourCommit(t *testing.T, s *suite) {
 				if err := commit(st.Engine, &b); err != nil {
 					t.Error(err)
 				}
-				v, err := st.Begin(true)
+				v, err := st.Begin(engine.ViewOptions{})
 				if err != nil {
 					t.Error(err)
 					return
@@ -492,7 +492,7 @@ func testClose(t *testing.T, s *suite) {
 	if d, c := st.Durable(), st.Committed(); d != c {
 		t.Errorf("after Close Durable is %d, Committed %d", d, c)
 	}
-	if _, err := st.Begin(true); !errors.Is(err, engine.ErrClosed) {
+	if _, err := st.Begin(engine.ViewOptions{}); !errors.Is(err, engine.ErrClosed) {
 		t.Errorf("Begin after Close: %v", err)
 	}
 	if _, err := st.Engine.Snapshot(); !errors.Is(err, engine.ErrClosed) {

@@ -30,6 +30,10 @@ func Reopen(reopen func(t *testing.T, e engine.Engine) engine.Engine) Option {
 	return func(s *suite) { s.reopen = reopen }
 }
 
+// Counts reports that the engine knows the numbers of rows, if they are few and their keys
+// have two bytes in common: Count and Nth of a view must answer.
+func Counts() Option { return func(s *suite) { s.counts = true } }
+
 // Another gives the function that opens the store of an engine once more, as another
 // process would.
 func Another(another func(t *testing.T, e engine.Engine) engine.Engine) Option {
@@ -40,6 +44,7 @@ type suite struct {
 	open    func(t *testing.T) engine.Engine
 	reopen  func(t *testing.T, e engine.Engine) engine.Engine
 	another func(t *testing.T, e engine.Engine) engine.Engine
+	counts  bool
 }
 
 // Run tests an engine against its contract.
@@ -57,6 +62,8 @@ func Run(t *testing.T, open func(t *testing.T) engine.Engine, opts ...Option) {
 		{"Iter", testIter},
 		{"IterBounds", testIterBounds},
 		{"IterIsolation", testIterIsolation},
+		{"Edge", testEdge},
+		{"Count", testCount},
 		{"NoWait", testNoWait},
 		{"Snapshot", testSnapshot},
 		{"Ownership", testOwnership},
@@ -77,11 +84,11 @@ func Run(t *testing.T, open func(t *testing.T) engine.Engine, opts ...Option) {
 		{"Random", testRandom},
 		{"Long", testLong},
 		{"Moment", testMoment},
-		{"Lone", testLone},
+		{"PointRead", testPointRead},
 		{"Version", testVersion},
 		{"Conflict", testConflict},
 		{"NoConflict", testNoConflict},
-		{"Before", testBefore},
+		{"CommitBefore", testCommitBefore},
 		{"NextID", testNextID},
 		{"Stamp", testStamp},
 		{"Now", testNow},
@@ -122,9 +129,11 @@ func (s *suite) cycle(st *store) {
 	}
 }
 
-func (st *store) view() engine.View {
+func (st *store) view() engine.View { return st.open(engine.ViewOptions{}) }
+
+func (st *store) open(o engine.ViewOptions) engine.View {
 	st.t.Helper()
-	v, err := st.Begin(true)
+	v, err := st.Begin(o)
 	if err != nil {
 		st.t.Fatalf("Begin: %v", err)
 	}
@@ -144,7 +153,7 @@ func (st *store) commit(b *engine.Batch) engine.Ticket {
 // with whoever writes the same rows at the same time.
 func apply(e engine.Engine, b *engine.Batch) (engine.Ticket, error) {
 	for {
-		v, err := e.Begin(true)
+		v, err := e.Begin(engine.ViewOptions{})
 		if err != nil {
 			return 0, err
 		}

@@ -156,10 +156,11 @@ func (l *long) check(r engine.Reader, what string) {
 	if err := it.Close(); err != nil || n != len(want) {
 		l.t.Fatalf("%s: %d rows, want %d; %v", at, n, len(want), err)
 	}
-	if e, ok := r.(engine.Edged); ok && hi != nil && bytes.Compare(lo, hi) < 0 {
-		row, n, found, ok := e.Edge(lo, hi, reverse, []byte("x"))
+	if hi != nil && bytes.Compare(lo, hi) < 0 {
+		row, n, found, err := r.Edge(lo, hi, reverse, []byte("x"))
 		switch {
-		case !ok:
+		case err != nil:
+			l.t.Fatalf("%s: Edge: %v", at, err)
 		case found != (len(want) > 0):
 			l.t.Fatalf("%s: Edge says found: %v", at, found)
 		case found && string(row) != "x"+string(want[0])+l.now.rows[string(want[0])], found && n != len(want[0]):
@@ -231,8 +232,7 @@ func testLongShared(t *testing.T, s *suite) {
 		if _, err := w.Commit(c); !errors.Is(err, engine.ErrConflict) {
 			t.Fatalf("a check of %s, which was put: %v", brief(keys[n]), err)
 		}
-		lone := two.sharedView()
-		lone.Lone()
+		lone := two.openShared(engine.ViewOptions{PointRead: true})
 		if got := two.get(lone, key); got != `"2"` {
 			t.Fatalf("%s is %s", brief(keys[n]), got)
 		}

@@ -280,7 +280,7 @@ func testNoWait(t *testing.T, s *suite) {
 	}
 	s.cycle(st)
 	check := func() {
-		v, err := st.Begin(false)
+		v, err := st.Begin(engine.ViewOptions{NoWait: true})
 		if err != nil {
 			t.Fatalf("Begin: %v", err)
 		}

@@ -34,9 +34,11 @@ func (s *suite) two(t *testing.T) (one, two *store) {
 func (st *store) shared() engine.Shared { return st.Engine.(engine.Shared) }
 
 // sharedView opens a view that is closed at the end of the test.
-func (st *store) sharedView() engine.SharedView {
+func (st *store) sharedView() engine.SharedView { return st.openShared(engine.ViewOptions{}) }
+
+func (st *store) openShared(o engine.ViewOptions) engine.SharedView {
 	st.t.Helper()
-	v := st.view()
+	v := st.open(o)
 	st.t.Cleanup(v.Close)
 	return v.(engine.SharedView)
 }
@@ -126,11 +128,10 @@ func testMoment(t *testing.T, s *suite) {
 	}
 }
 
-// A lone view reads one row as it is, and that only.
-func testLone(t *testing.T, s *suite) {
+// A view with PointRead reads one row as it is, and that only.
+func testPointRead(t *testing.T, s *suite) {
 	one, two := s.two(t)
-	v := one.sharedView()
-	v.Lone()
+	v := one.openShared(engine.ViewOptions{PointRead: true})
 	two.put("a", "1", "b", "1")
 	if got := one.get(v, "a"); got != `"1"` {
 		t.Errorf("a = %s", got)
@@ -153,15 +154,13 @@ func testLone(t *testing.T, s *suite) {
 	// It sees every commit that has returned.
 	for i := range 30 {
 		two.put("a", fmt.Sprint(i))
-		v := one.view().(engine.SharedView)
-		v.Lone()
+		v := one.open(engine.ViewOptions{PointRead: true})
 		if got := one.get(v, "a"); got != fmt.Sprintf("%q", fmt.Sprint(i)) {
 			t.Errorf("after commit %d: %s", i, got)
 		}
 		v.Close()
 	}
-	w := one.sharedView()
-	w.Lone()
+	w := one.openShared(engine.ViewOptions{PointRead: true})
 	if got := one.get(w, "nobody"); got != "none" {
 		t.Errorf("a row that is not there: %s", got)
 	}
@@ -290,7 +289,7 @@ func testNoConflict(t *testing.T, s *suite) {
 }
 
 // A commit does not take effect at the moment given or later.
-func testBefore(t *testing.T, s *suite) {
+func testCommitBefore(t *testing.T, s *suite) {
 	one, _ := s.two(t)
 	e := one.shared()
 	for _, c := range []struct {
@@ -299,14 +298,14 @@ func testBefore(t *testing.T, s *suite) {
 		ok    bool
 	}{{"long ago", -time.Hour, false}, {"now", 0, false}, {"in an hour", time.Hour, true}, {"in ten seconds", 10 * time.Second, true}} {
 		try := func() error {
-			v := one.view().(engine.SharedView)
+			var at engine.Stamp
+			v := one.open(engine.ViewOptions{CommitBefore: func() engine.Stamp { return e.Later(at, c.ahead) }}).(engine.SharedView)
 			defer v.Close()
 			one.get(v, "a")
-			at, err := v.Stamp()
-			if err != nil {
+			var err error
+			if at, err = v.Stamp(); err != nil {
 				t.Fatal(err)
 			}
-			v.Before(func() engine.Stamp { return e.Later(at, c.ahead) })
 			_, err = v.Commit(batch("a=" + c.name))
 			return err
 		}
@@ -326,9 +325,8 @@ func testBefore(t *testing.T, s *suite) {
 	limit := e.Later(one.stamp(), time.Second)
 	commits := 0
 	for {
-		v := one.view().(engine.SharedView)
+		v := one.open(engine.ViewOptions{CommitBefore: func() engine.Stamp { return limit }})
 		one.get(v, "a")
-		v.Before(func() engine.Stamp { return limit })
 		_, err := v.Commit(batch("b=x"))
 		v.Close()
 		if errors.Is(err, engine.ErrConflict) {
@@ -530,7 +528,7 @@ func testLostUpdate(t *testing.T, s *suite) {
 		var b engine.Batch
 		for {
 			b.Reset()
-			v, err := st.Begin(true)
+			v, err := st.Begin(engine.ViewOptions{})
 			if err != nil {
 				return err
 			}

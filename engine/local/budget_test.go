@@ -18,7 +18,7 @@ import (
 
 // bulk writes n rows of a kilobyte, in commits of eight, by views that wait.
 func bulk(e *Engine, writer, n int, mark byte) error {
-	v, err := e.Begin(true)
+	v, err := e.Begin(engine.ViewOptions{})
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func TestBudget(t *testing.T) {
 					return
 				default:
 				}
-				v, err := e.Begin(true)
+				v, err := e.Begin(engine.ViewOptions{})
 				if err == nil {
 					_, _, err = v.Get(bulkKey(rng.IntN(writers), rng.IntN(rows)), nil)
 					v.Close()
@@ -106,7 +106,7 @@ func TestBudget(t *testing.T) {
 		t.Errorf("congested %v, %d commits waited", congested.Load(), e.waits.Load())
 	}
 	await(t, "the congestion to end", func() bool { return !e.Congested() })
-	v, _ := e.Begin(true)
+	v, _ := e.Begin(engine.ViewOptions{})
 	for w := range writers {
 		for i := range rows {
 			if value, found, err := v.Get(bulkKey(w, i), nil); err != nil || !found || len(value) != 1000 || value[0] != 'b' {
@@ -137,7 +137,7 @@ func TestCongestedByFailure(t *testing.T) {
 	}
 	var b engine.Batch
 	b.Put([]byte("one more"), nil)
-	v, _ := e.Begin(false)
+	v, _ := e.Begin(engine.ViewOptions{NoWait: true})
 	if _, err := v.Commit(&b); !errors.Is(err, engine.ErrReadOnly) {
 		t.Errorf("a view that may not wait: %v", err)
 	}
@@ -167,7 +167,7 @@ func TestSnapshotHoldsNobodyUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	within(t, "writing beside a snapshot", func() {
-		v, _ := e.Begin(true)
+		v, _ := e.Begin(engine.ViewOptions{})
 		defer v.Close()
 		for i := range rows { // tombstones, more than dirty rows may take
 			var b engine.Batch
@@ -191,7 +191,7 @@ func TestSnapshotHoldsNobodyUp(t *testing.T) {
 		t.Error(err)
 	}
 	await(t, "memory to be given back", func() bool {
-		kick(e.keeper)
+		wake(e.evictor)
 		return e.set.Bytes() < limit+limit/8
 	})
 	if err := e.Close(); err != nil {
@@ -204,7 +204,7 @@ func TestSnapshotIsRevoked(t *testing.T) {
 	t.Parallel()
 	for name, write := range map[string]func(e *Engine, i int) error{
 		"by small changes": func(e *Engine, i int) error { // what rows were takes more than what they are
-			v, err := e.Begin(true)
+			v, err := e.Begin(engine.ViewOptions{})
 			if err != nil {
 				return err
 			}
@@ -287,7 +287,7 @@ func TestRefill(t *testing.T) {
 	}
 	e = opened(t, func(to *Options) { *to = o })
 	warm := func() (n int) {
-		v, _ := e.Begin(false)
+		v, _ := e.Begin(engine.ViewOptions{NoWait: true})
 		defer v.Close()
 		for i := range rows {
 			if _, found, err := v.Get(bulkKey(0, i), nil); found && err == nil {
@@ -299,7 +299,7 @@ func TestRefill(t *testing.T) {
 	await(t, "all rows to be in memory", func() bool { return warm() == rows })
 	// The parts behind the last row are found empty a moment later.
 	await(t, "a walk that needs no store", func() bool {
-		v, _ := e.Begin(false)
+		v, _ := e.Begin(engine.ViewOptions{NoWait: true})
 		defer v.Close()
 		it := v.Iter(nil, nil, false)
 		for it.Next() {
@@ -307,7 +307,7 @@ func TestRefill(t *testing.T) {
 		return it.Close() == nil
 	})
 	e.SetMemory(4 << 20)
-	kick(e.keeper)
+	wake(e.evictor)
 	await(t, "rows to leave", func() bool { return e.set.Bytes() <= e.rowLimit.Load() })
 	if n := warm(); n == rows || n == 0 {
 		t.Errorf("%d of %d rows are in memory", n, rows)

@@ -17,12 +17,12 @@ import (
 	"redoubt/journal"
 )
 
-// Checking the files of a store: every record of the journal, every block of
-// every table, the engine's own rows. What the other rows mean is not known here.
+// This file checks the files of a store: every record of the journal, every block of
+// every table, the engine's own rows. It does not decode other rows.
 
-// Checks is where a check reports to. Report is for what is wrong: the kind of
-// it, by which such things may be counted, the place, and what it is. Note is
-// for what is worth knowing. Progress may be nil.
+// Checks receives the results of a check. Report is called for each problem: its kind,
+// by which problems may be counted, its place, and a description. Note is called for
+// remarks that are not problems. Progress may be nil.
 type Checks struct {
 	Report   func(kind, place, what string)
 	Note     func(text string)
@@ -37,7 +37,7 @@ func (c Checks) progress(what string) func(done, total int64) {
 	}
 }
 
-// Check checks the files. It says whether the rows can be read: State works then.
+// Check checks the files. It reports whether the rows can be read: State works then.
 func (i *Inspection) Check(c Checks) (readable bool) {
 	report := c.Report
 	c.Report = func(kind, place, what string) { report(kind, place, oneLine(what)) }
@@ -54,7 +54,7 @@ func (i *Inspection) Check(c Checks) (readable bool) {
 	return i.checkOwnRows(c, db)
 }
 
-// oneLine makes a line of an error of Pebble.
+// oneLine joins the lines of an error of Pebble.
 func oneLine(text string) string {
 	lines := strings.Split(text, "\n")
 	lines = slices.DeleteFunc(lines, func(s string) bool { return s == "" || strings.Contains(s, "<corruption detail carrier>") })
@@ -96,7 +96,7 @@ func (i *Inspection) checkJournal(c Checks) {
 	}
 }
 
-// liveTable is a table that the store has, not one that is left over.
+// liveTable is a table that the store refers to, not one that is left over.
 type liveTable struct {
 	name string
 	size int64 // 0: not known
@@ -120,7 +120,7 @@ func liveTables(db *lsm.DB) (list []liveTable, err error) {
 	return slices.CompactFunc(list, func(a, b liveTable) bool { return a.name == b.name }), nil
 }
 
-// checkTables reads every block of every table.
+// checkTables reads every block of every live table.
 func (i *Inspection) checkTables(c Checks, db *lsm.DB) (well bool) {
 	list, err := liveTables(db)
 	if err != nil {
@@ -148,7 +148,7 @@ func (i *Inspection) checkTables(c Checks, db *lsm.DB) (well bool) {
 }
 
 func (i *Inspection) unreferenced(live []liveTable) (n int) {
-	names, _ := i.fs.List(i.path(storeDir)) // it was listed by Pebble
+	names, _ := i.fs.List(i.path(storeDir)) // Pebble has listed the directory
 	for _, name := range names {
 		_, found := slices.BinarySearchFunc(live, name, func(t liveTable, name string) int { return strings.Compare(t.name, name) })
 		if strings.HasSuffix(name, ".sst") && !found {
@@ -158,8 +158,8 @@ func (i *Inspection) unreferenced(live []liveTable) (n int) {
 	return n
 }
 
-// checkMissing tells which tables are missing, when Pebble can for that reason not
-// list what it has.
+// checkMissing reports which tables are missing when Pebble cannot list its tables for
+// that reason.
 func (i *Inspection) checkMissing(c Checks, cause error) {
 	opts := i.opts.Clone()
 	opts.DisableConsistencyCheck = false
@@ -177,15 +177,14 @@ func (i *Inspection) checkMissing(c Checks, cause error) {
 	}
 }
 
-// missingTable is how Pebble names a table that is missing, or has another size.
+// missingTable matches Pebble's text for a table that is missing, or has another size.
 var missingTable = regexp.MustCompile(`^L\d: (\d+): (.*)$`)
 
-// checkStray checks all tables that lie there, when Pebble cannot say which ones
-// it has.
+// checkStray checks all tables in the directory when Pebble cannot list its tables.
 func (i *Inspection) checkStray(c Checks) {
 	names, err := i.fs.List(i.path(storeDir))
 	if err != nil {
-		return // reported with Pebble's
+		return // reported with Pebble's error
 	}
 	slices.Sort(names)
 	for _, name := range names {
@@ -200,11 +199,11 @@ func (i *Inspection) checkStray(c Checks) {
 // manyBad is how many bad blocks of a table are listed.
 const manyBad = 20
 
-// CheckTable reads every block of a table and says what is wrong with it. size
-// is what it must have, or 0.
+// CheckTable reads every block of a table and returns what is wrong with it. size
+// is the size that it must have, or 0.
 func (i *Inspection) CheckTable(name string, size int64) (wrong []string) {
 	defer func() {
-		if r := recover(); r != nil { // Pebble's answer to some damages
+		if r := recover(); r != nil { // Pebble panics on some damage
 			wrong = append(wrong, fmt.Sprint(r))
 		}
 	}()
@@ -236,7 +235,7 @@ func (i *Inspection) CheckTable(name string, size int64) (wrong []string) {
 	return checkBlocks(f, layout)
 }
 
-// noClose leaves closing to whoever has opened.
+// noClose does not close: the opener does.
 type noClose struct{ sstable.ReadableFile }
 
 func (noClose) Close() error { return nil }

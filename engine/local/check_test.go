@@ -98,7 +98,7 @@ func must(t testing.TB, err error) {
 
 func commit(t testing.TB, e *Engine, f func(b *engine.Batch)) {
 	t.Helper()
-	v, err := e.Begin(true)
+	v, err := e.Begin(engine.ViewOptions{})
 	must(t, err)
 	defer v.Close()
 	var b engine.Batch
@@ -446,7 +446,7 @@ func TestCheckFindsSenselessRecords(t *testing.T) {
 		"the engine's row": {appendRecord(nil, &b), "journal: journal/00000001.jnl, offset 40, record 1: store is corrupt: it changes the engine's own row ffffffff01"},
 	} {
 		fs := picture{"REDOUBT": []byte("redoubt store\nformat 1\nengine local\n"), "journal/": nil}.paint(t)
-		j, err := journal.Open(journal.Options{FS: journalFiles(fs), Dir: "store/journal"}, 0, func(uint64, []byte) error { return nil }, nil)
+		j, err := journal.Open(journal.Options{FS: JournalFiles(fs), Dir: "store/journal"}, 0, func(uint64, []byte) error { return nil }, nil)
 		must(t, err)
 		_, err = j.Append(append(make([]byte, journal.HeadRoom), c.payload...))
 		must(t, err)

@@ -11,8 +11,8 @@ import (
 
 // Checkpoint implements engine.Engine. The copy is a store of its own: Pebble's
 // tables and the journal from the last round on, hard links where the file
-// system has them. The file REDOUBT comes last: a copy that was cut short is not
-// taken for a store.
+// system has them. The file REDOUBT is written last: an incomplete copy is not taken
+// for a store.
 func (e *Engine) Checkpoint(dir string) error {
 	return e.unlessStuck(func(wanted func() bool) error { return e.writeCheckpoint(dir, wanted) })
 }
@@ -24,7 +24,7 @@ func (e *Engine) writeCheckpoint(dir string, wanted func() bool) error {
 	if err := e.Round(); err != nil { // else the copy's journal would be long
 		return err
 	}
-	e.round.Lock() // no segment goes, and no table comes, until all is copied
+	e.round.Lock() // no segment is removed and no table added until all is copied
 	defer e.round.Unlock()
 	if err := e.usable(); err != nil {
 		return err
@@ -37,10 +37,10 @@ func (e *Engine) writeCheckpoint(dir string, wanted func() bool) error {
 	return syncDir(fs, fs.PathDir(dir))
 }
 
-// unlessStuck calls f and returns what it does, unless a round or a compaction waits for
-// space meanwhile (volume.go): who asked for f is told so, and f, which may wait as long
-// as they do, goes on by itself. It asks wanted when it has done its work: whether
-// somebody will still have it.
+// unlessStuck runs f and returns its result, unless a round or a compaction waits for
+// space meanwhile (volume.go). Then it returns that error at once, and f, which may wait
+// as long as they do, goes on in the background. f calls wanted when its work is done:
+// false means that the caller has left.
 func (e *Engine) unlessStuck(f func(wanted func() bool) error) error {
 	var decided atomic.Bool
 	done := make(chan error, 1)
@@ -72,7 +72,7 @@ func (e *Engine) copyTo(dir string, wanted func() bool) (err error) {
 			}
 		}
 		if err != nil {
-			_ = fs.RemoveAll(dir) // half of a copy is of no use
+			_ = fs.RemoveAll(dir) // no partial copy is left
 		}
 	}()
 	if err := makeDir(fs, dir); err != nil {
@@ -81,8 +81,8 @@ func (e *Engine) copyTo(dir string, wanted func() bool) (err error) {
 	if err := e.store.db.Checkpoint(fs.PathJoin(dir, storeDir)); err != nil {
 		return err
 	}
-	// Whatever the tables hold is in the journal by now; what comes later is
-	// not part of the copy.
+	// The journal has all that the tables hold by now; later commits are not part of
+	// the copy.
 	if _, err := e.journal.LinkTo(fs.PathJoin(dir, journalDir), e.checkpoint.Load()); err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (e *Engine) copyTo(dir string, wanted func() bool) (err error) {
 	return writeFormat(fs, dir, true)
 }
 
-// clearDir makes a directory empty, or makes it.
+// clearDir empties a directory, or creates it.
 func clearDir(fs vfs.FS, dir string) error {
 	if err := fs.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("creating directory %s: %w", dir, err)

@@ -9,8 +9,8 @@ import (
 	"redoubt/journal"
 )
 
-// commit is the way of a write set: into the journal, which gives it its number
-// and its ticket, then into the resident set.
+// Commit implements engine.View. It appends the batch to the journal, which numbers it
+// (the number is the ticket), and then applies it to the resident set.
 func (v *view) Commit(b *engine.Batch) (engine.Ticket, error) {
 	e := v.e
 	if b.Empty() {
@@ -44,7 +44,7 @@ func (v *view) Commit(b *engine.Batch) (engine.Ticket, error) {
 	return engine.Ticket(seq), nil
 }
 
-// maxBatch keeps a record well below what a journal takes.
+// maxBatch keeps a record well below the journal's limit.
 const maxBatch = 1 << 30
 
 // keepRecord is the size up to which a view keeps its buffer.
@@ -62,8 +62,8 @@ func (e *Engine) apply(record []byte, b *engine.Batch) (seq uint64, err error) {
 	e.appended.Add(int64(len(record)))
 	e.counters.add(b)
 	if err = e.set.Apply(b, seq); err != nil {
-		// The journal has the commit, memory has half of it: a restart makes it
-		// whole, and nothing else may be built on this.
+		// The journal has the commit, memory has a part of it: a restart repairs that,
+		// and no commit may follow until then.
 		e.fail("keeping rows in", "memory", err)
 		return 0, e.Err()
 	}
@@ -83,38 +83,38 @@ func (e *Engine) journalError(err error) error {
 	return e.Err()
 }
 
-// afterCommit has background work done that the commit made necessary.
+// afterCommit wakes the background work that the commit made necessary.
 func (e *Engine) afterCommit() {
 	if _, dirty := e.set.Dirty(); dirty > e.dirtyLimit.Load()/2 || e.journalSince() > e.journalBytes {
-		kick(e.writeback)
+		wake(e.writeback)
 	}
 	if e.set.Bytes() > e.rowLimit.Load() || e.set.UndoBytes() > e.undoLimit.Load() {
-		kick(e.keeper)
+		wake(e.evictor)
 	}
 }
 
 // journalSince is how many bytes of journal a restart would replay.
 func (e *Engine) journalSince() int64 { return e.appended.Load() - e.settledBytes.Load() }
 
-func kick(c chan struct{}) {
+func wake(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
-	default: // it is awake
+	default: // a wake-up is pending
 	}
 }
 
-// Congested implements engine.Engine: dirty rows have filled their share, or all
-// rows theirs and a round would help.
+// Congested implements engine.Engine: dirty rows exceed their limit, or all rows exceed
+// theirs by an eighth and a round would help.
 func (e *Engine) Congested() bool {
 	_, dirty := e.set.Dirty()
 	limit := e.rowLimit.Load()
 	return dirty > e.dirtyLimit.Load() || dirty > 0 && e.set.Bytes() > limit+limit/8
 }
 
-// awaitRoom waits until the store is not congested, if wait allows it. It does not wait
-// where that would not help: while the last round has failed it returns the reason. While
-// the disk is full, what frees space may make as much dirty again, and then waits for
-// a round, but not for long.
+// awaitRoom waits until the store is not congested. If wait is false, or the last round has
+// failed, it returns at once, in the latter case with the reason. While the disk is full,
+// commits that free space may use twice the limit of dirty rows; beyond that they wait for a
+// round, for fullWait at most.
 func (e *Engine) awaitRoom(wait bool) error {
 	start := time.Now()
 	if wait {
@@ -133,11 +133,11 @@ func (e *Engine) awaitRoom(wait bool) error {
 				e.refusals.Add(1)
 				return *full
 			}
-		} else if err := e.hurdle(); err != nil || !wait {
+		} else if err := e.roundFailure(); err != nil || !wait {
 			return err
 		}
-		kick(e.writeback)
-		kick(e.keeper)
+		wake(e.writeback)
+		wake(e.evictor)
 		select {
 		case <-e.room():
 		case <-time.After(waitStep):
@@ -146,14 +146,14 @@ func (e *Engine) awaitRoom(wait bool) error {
 	return nil
 }
 
-// waitStep is how long a writer waits before it looks again.
+// waitStep is how long a writer waits before it checks again.
 const waitStep = 5 * time.Millisecond
 
 // fullWait is how long a writer waits for a round while the disk is full.
 const fullWait = time.Second
 
-// hurdle says why the last round failed, if it did.
-func (e *Engine) hurdle() error {
+// roundFailure returns the error of the last round for a commit, nil if it succeeded.
+func (e *Engine) roundFailure() error {
 	cause := e.roundErr.Load()
 	if cause == nil {
 		return nil

@@ -9,9 +9,9 @@ import (
 )
 
 // compactions is the lsm.CompactionScheduler of a store: it allows as many
-// compactions at a time as Pebble asks for, but none before release is called.
-// Pebble's own begins with one while the database is opened, and opening then
-// waits until that compaction has ended: after a kill under load this was most
+// compactions at a time as Pebble asks for, up to concurrentCompactions, but none
+// before release is called. Pebble's own scheduler starts one while the database is
+// opened, and opening then waits for its end: after a kill under load this was most
 // of the time until the first reply (docs/bench/2026-11-16-recovery.md).
 //
 // Pebble calls TrySchedule and UpdateGetAllowedWithoutPermission with its mutex
@@ -21,7 +21,7 @@ type compactions struct {
 	db lsm.DBForCompaction // set before anything else is called
 
 	mu       sync.Mutex
-	granted  sync.Cond // on mu: granting has become false
+	granted  sync.Cond // on mu; signalled when granting becomes false
 	released bool
 	closed   bool
 	granting bool // a goroutine is in grant
@@ -31,7 +31,7 @@ type compactions struct {
 	asking     sync.WaitGroup
 }
 
-// askAgain is how often Pebble is asked whether a compaction waits: what it
+// askAgain is how often Pebble is asked whether a compaction waits: the number that it
 // allows may grow without a call.
 const askAgain = 100 * time.Millisecond
 
@@ -66,7 +66,7 @@ func (c *compactions) release() {
 	})
 }
 
-// Unregister implements lsm.CompactionScheduler: db is not called any more.
+// Unregister implements lsm.CompactionScheduler. After it db is not called any more.
 func (c *compactions) Unregister() {
 	c.mu.Lock()
 	c.closed = true
@@ -89,13 +89,13 @@ func (c *compactions) TrySchedule() (bool, lsm.CompactionGrantHandle) {
 	return true, c
 }
 
-// concurrentCompactions is how many compactions may run that were asked for.
+// concurrentCompactions is how many compactions that need permission may run at a time.
 var concurrentCompactions = max(1, runtime.GOMAXPROCS(0)/2)
 
-// concurrency is what Pebble is told: one more at most than may run. Pebble does not ask
-// for compactions that only drop whole tables, which cost nothing, but begins none when
-// the number of all has come to the most. While compactions are always under way, notes
-// of what is to be dropped would pile up in memory.
+// concurrency is Pebble's range of concurrent compactions; its maximum is one more than may
+// run. Pebble asks no permission for compactions that only drop whole tables, which cost
+// nothing, but starts none when the number of all is at the maximum. Under constant
+// compactions the list of tables to be dropped would then pile up in memory.
 func concurrency() (int, int) { return 1, concurrentCompactions + 1 }
 
 // allowed is how many compactions may run now.
@@ -104,9 +104,9 @@ func (c *compactions) allowed() int {
 }
 
 // UpdateGetAllowedWithoutPermission implements lsm.CompactionScheduler.
-func (c *compactions) UpdateGetAllowedWithoutPermission() { kick(c.wake) }
+func (c *compactions) UpdateGetAllowedWithoutPermission() { wake(c.wake) }
 
-// grant begins the compactions that wait, as far as they are allowed.
+// grant starts waiting compactions, as many as are allowed.
 func (c *compactions) grant() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,6 +1,6 @@
 package local
 
-// The disk under Pebble.
+// diskFS is the file system under Pebble, and handles its failures.
 //
 // Pebble treats a failed write of its MANIFEST as the end of the process: it
 // calls Logger.Fatalf, and where that returns it panics with a mutex held, or, in
@@ -15,20 +15,20 @@ package local
 //     finds the last round that was whole, and the journal from there on. In
 //     particular no later fsync is attempted, whose success would prove nothing
 //     about the pages that the failed one dropped.
-//  3. What Pebble still writes is lost on purpose: bytes of the MANIFEST and its
-//     like are swallowed, new files are made in memory (overlay). Thus what was
-//     in flight ends, reads and Close work. The engine refuses further commits,
-//     and no round is taken for done.
-//  4. Compactions do not go on: they wait for Close, and are then refused.
+//  3. What Pebble still writes is lost on purpose: writes to the MANIFEST and similar
+//     files are discarded, new files are made in memory (overlay). Thus operations
+//     in flight end, reads and Close work. The engine refuses further commits,
+//     and no round counts as done.
+//  4. Compactions do not go on: they wait for Close, and then fail.
 //
 // Two kinds of failures freeze nothing:
-//   - For want of space (volume.go) a change of such a file waits, and is tried again
-//     until there is room. Pebble makes it without its mutex, so only the round or the
-//     compaction that it belongs to waits. If Close comes first the disk is abandoned: it
-//     is frozen, but nothing has failed, since the journal has all. An fsync that
-//     fails is final, whatever the reason.
-//   - On a table (SST) file: Pebble, or the next round, tries again with a new file;
-//     compactions are spaced by a growing pause.
+//   - A full disk (volume.go): a change of a MANIFEST or a similar file is retried until
+//     there is room. Pebble does not hold its mutex then, so only the round or the
+//     compaction that the change belongs to waits. If Close comes first the disk is
+//     abandoned: it is frozen, but nothing has failed, since the journal has all. An
+//     fsync that fails is final, whatever the reason.
+//   - A failed write of a table (SST) file: Pebble, or the next round, retries with a new
+//     file; compactions are spaced by a growing pause.
 //
 // Files outside Pebble's directory (rounds that are being built, checkpoints)
 // pass through untouched.
@@ -46,18 +46,18 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// errFrozen is what Pebble's background work gets from a frozen disk.
+// errFrozen is the error of Pebble's background work on a frozen disk.
 var errFrozen = errors.New("the store has failed and its files are left alone")
 
-// noSpace is what a compaction gets that finds no space, or whose pause was ended. Pebble
-// takes it for canceled, and chooses again among all tables. After another error it would
-// leave the keys alone for half a minute, and move tables about in L0 instead.
+// noSpace is the error of a compaction that finds no space, or whose pause was ended. Pebble
+// treats the compaction as canceled and picks again among all tables. After another error
+// it would avoid the keys for half a minute, and compact within L0 instead.
 type noSpace struct{ error }
 
 func (n noSpace) Unwrap() error        { return n.error }
 func (n noSpace) Is(target error) bool { return target == lsm.ErrCancelledCompaction }
 
-// canceled is an error of a compaction as Pebble is to see it.
+// canceled converts an error of a compaction for Pebble: a full disk becomes noSpace.
 func canceled(err error) error {
 	if isFull(err) {
 		return noSpace{err}
@@ -79,36 +79,36 @@ func kindOf(base string) fileKind {
 	return metaFile
 }
 
-// Pauses between tries to write a table after one failed, and the longest while the
-// disk is full: it takes a round with tombstones to change that, which ends the pause.
+// The retry delay after a table could not be written, and its maximum while the disk is
+// full (idlePause): only a round with tombstones changes that, and it ends the pause.
 const (
 	minPause  = 20 * time.Millisecond
 	maxPause  = time.Second
 	idlePause = 15 * time.Second
 )
 
-// metaPause is the time between tries to write another file that found no space.
+// metaPause is the retry delay of a change of another file on a full disk.
 const metaPause = 100 * time.Millisecond
 
-// diskFS is the vfs.FS that Pebble is given.
+// diskFS is the vfs.FS of Pebble's directory.
 type diskFS struct {
 	vfs.FS
 	dir     string
 	opening atomic.Bool
 	failed  func() bool
-	fail    func(op, path string, err error) // records the failure, which freezes
-	full    func() bool                      // there is no space
+	fail    func(op, path string, err error) // records the failure, which freezes the disk
+	full    func() bool                      // reports whether the disk is full
 	closing chan struct{}
 	overlay *vfs.MemFS
-	hurry   hurriers
+	noWait  noWaitThreads
 
-	tableErr  atomic.Pointer[error] // the last table could not be written; nil after one could
+	tableErr  atomic.Pointer[error] // why the last table could not be written; nil after a success
 	waiting   atomic.Int32          // changes that wait for space
 	abandoned atomic.Bool           // Close came before there was space
 
 	mu    sync.Mutex
 	pause time.Duration // after the last failure to write a table
-	paced bool          // the pause was made
+	paced bool          // awaitRetry has made the pause
 	retry chan struct{} // closed to end a pause
 }
 
@@ -117,17 +117,17 @@ func newDiskFS(fs vfs.FS, dir string, failed func() bool, fail func(op, path str
 		FS: fs, dir: dir, failed: failed, fail: fail, full: func() bool { return false },
 		closing: make(chan struct{}), overlay: vfs.NewMem(), paced: true, retry: make(chan struct{}),
 	}
-	d.hurry.read = readCached
+	d.noWait.read = readCached
 	return d, d.overlay.MkdirAll(dir, 0o700)
 }
 
 func (d *diskFS) Unwrap() vfs.FS { return d.FS }
 
-// frozen says whether the disk is left as it is.
+// frozen reports whether the disk must not be changed any more.
 func (d *diskFS) frozen() bool { return d.failed() || d.abandoned.Load() }
 
-// frozenErr is an error once the disk is frozen: what Pebble reports as done may
-// then be lost.
+// frozenErr returns an error once the disk is frozen: Pebble may then report writes as
+// done that are lost.
 func (d *diskFS) frozenErr() error {
 	if d.frozen() {
 		return errFrozen
@@ -135,11 +135,10 @@ func (d *diskFS) frozenErr() error {
 	return nil
 }
 
-// ours says whether a path is a file of the store itself.
+// ours reports whether a path is a file in Pebble's directory.
 func (d *diskFS) ours(name string) bool { return d.PathDir(name) == d.dir }
 
-// tableFailed notes that a table could not be written, or, if err is nil, that
-// one could.
+// tableFailed notes that a table could not be written, or was written if err is nil.
 func (d *diskFS) tableFailed(err error) {
 	full := d.full()
 	d.mu.Lock()
@@ -159,8 +158,8 @@ func (d *diskFS) tableFailed(err error) {
 	d.tableErr.Store(&err)
 }
 
-// awaitRetry pauses before another try to write a table. It says false if the pause was
-// ended: what waits was chosen before things changed, and is to be chosen anew.
+// awaitRetry makes the pause before another try to write a table. It returns false if
+// retryNow has ended the pause: the compaction must then be picked anew.
 func (d *diskFS) awaitRetry() bool {
 	d.mu.Lock()
 	pause, paced, retry := d.pause, d.paced, d.retry
@@ -177,7 +176,7 @@ func (d *diskFS) awaitRetry() bool {
 	return true
 }
 
-// retryNow ends a pause: what failed may work now.
+// retryNow ends a pause, since the next try may succeed.
 func (d *diskFS) retryNow() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -189,8 +188,8 @@ func (d *diskFS) retryNow() {
 	}
 }
 
-// change makes a change of a file that is not a table. For want of space it waits. If
-// the change fails for another reason, or Close comes, the disk is frozen.
+// change makes a change of a file that is not a table, and retries it while the disk is
+// full. If the change fails for another reason, or Close comes, the disk is frozen.
 func (d *diskFS) change(op, name string, change func() error) {
 	err := change()
 	if err == nil {
@@ -226,7 +225,7 @@ func (d *diskFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, 
 	}
 	if d.frozen() {
 		if compaction {
-			if !d.opening.Load() { // opening waits for those that run
+			if !d.opening.Load() { // opening waits for running compactions
 				<-d.closing
 			}
 			return nil, errFrozen
@@ -243,9 +242,9 @@ func (d *diskFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, 
 	}
 	return d.create(name, func() (vfs.File, error) {
 		if strings.HasPrefix(d.PathBase(name), "marker.") {
-			// The marker names a new MANIFEST. Pebble syncs the directory after
-			// both are made; a file system that reorders the two names would leave
-			// a marker of a file that does not exist.
+			// The marker names a new MANIFEST. Pebble syncs the directory only after
+			// both are made; a file system that reorders the two could leave a marker
+			// that names no file.
 			if err := syncDir(d.FS, d.dir); err != nil {
 				return nil, err
 			}
@@ -271,7 +270,7 @@ func (d *diskFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCa
 	return d.create(newname, func() (vfs.File, error) { return d.FS.ReuseForWrite(oldname, newname, category) })
 }
 
-// inOverlay says whether a file was made after the disk was frozen.
+// inOverlay reports whether a file was made after the disk was frozen.
 func (d *diskFS) inOverlay(name string) bool {
 	if !d.frozen() {
 		return false
@@ -286,7 +285,7 @@ func (d *diskFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	}
 	f, err := d.FS.Open(name, opts...)
 	if err == nil && kindOf(d.PathBase(name)) == tableFile {
-		f = &readFile{File: f, h: &d.hurry}
+		f = &readFile{File: f, h: &d.noWait}
 	}
 	return f, err
 }
@@ -381,7 +380,7 @@ func (f *meta) SyncTo(int64) (bool, error) { return true, f.Sync() }
 type table struct {
 	vfs.File
 	d    *diskFS
-	torn bool // a write failed; Pebble may sync the file all the same
+	torn bool // a write failed; Pebble may still sync the file
 }
 
 func (f *table) Write(p []byte) (int, error) {

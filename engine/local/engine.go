@@ -1,5 +1,5 @@
 // Package local is the durable engine of one machine: rows in memory first, a
-// journal on disk, and a Pebble LSM tree that is filled from behind.
+// journal on disk, and a Pebble LSM tree that is written in the background.
 //
 //	   Commit                        Get, Iter
 //	     |                             |
@@ -8,10 +8,10 @@
 //	                             write-back round --------------> 3 store (Pebble)
 //
 // A commit is one record of the journal, whose number is the ticket, and is then
-// applied to the resident set, where it is visible. Rows that the store does not
-// have are dirty and stay in memory. A round writes them to the store and
-// records up to which commit the store is complete; older journal segments go.
-// A restart replays the journal from there.
+// applied to the resident set, which makes it visible. Rows that the store does not
+// have are dirty and stay in memory. A round writes them to the store and records
+// up to which commit the store is complete (the checkpoint); older journal segments
+// are removed. A restart replays the journal from the checkpoint.
 //
 // Where to look:
 //
@@ -21,17 +21,17 @@
 //	iterator.go    iterators over memory and store
 //	prefetch.go    cold rows, many at once
 //	writeback.go   rounds, checkpoints
-//	keeper.go      eviction, refill, the budget
-//	keep.go        units of rows that stay in memory
-//	names.go       the filter of the keys that the store has
+//	evict.go       eviction, refill, the budget
+//	pinned.go      pinned rows: units that stay in memory
+//	filter.go      the Bloom filter of the keys that the store has
 //	record.go      a commit as a journal record
-//	store.go       Pebble: what is read, how a round gets there; compactions.go: when it may compact
+//	store.go       Pebble: reads, how rounds are ingested; compactions.go: when it may compact
 //	disk.go        what happens when the disk under Pebble fails
-//	volume.go      what happens when a disk is full; reserve.go, room.go, reclaim.go
-//	hurry.go       reads that a loop makes, if they need not wait
+//	volume.go      what happens when a disk is full; reserve.go, reserve_fs.go, reclaim.go
+//	nowait.go      no-wait reads: an event loop reads blocks of the store that are in the page cache
 //	format.go      the file REDOUBT, foreign and newer directories
 //	checkpoint.go  a copy of the store that can be opened
-//	inspect*.go    a store that is not running, as the tools read it; check.go checks its files
+//	inspect*.go    tools read a store that no server has open; check.go checks its files
 //	stats.go       figures
 //	resident/      the resident set
 //
@@ -73,7 +73,7 @@ type Engine struct {
 	counters  counters
 	views     sync.Pool
 	iterators sync.Pool
-	readers   chan struct{} // has a place for each goroutine that helps: see prefetch.go
+	readers   chan struct{} // semaphore of goroutines that read ahead: see prefetch.go
 
 	memory               memory
 	rowLimit, dirtyLimit atomic.Int64 // see limitRows
@@ -84,18 +84,18 @@ type Engine struct {
 	stop    chan struct{}
 	tasks   sync.WaitGroup
 	ready   atomic.Bool           // journal is set
-	failing sync.Mutex            // held by who sets
-	failure atomic.Pointer[error] // once
-	// lastDurable is what Durable stays at after a failure; all ones before.
+	failing sync.Mutex            // held to set failure
+	failure atomic.Pointer[error] // set once
+	// lastDurable limits Durable after a failure; math.MaxUint64 before.
 	lastDurable atomic.Uint64
 	hook        atomic.Pointer[func()]
 
 	// Space, see volume.go.
-	volumes     []*volume             // that of the store, that of the journal if it is another
+	volumes     []*volume             // of the store, and of the journal if that is another one
 	full        atomic.Pointer[error] // why rows cannot be added now
-	fullTold    atomic.Bool           // the log has it
-	fullToldAt  atomic.Int64          // when, Unix nanoseconds
-	cleared     atomic.Int64          // when it was not full any more, Unix nanoseconds
+	fullTold    atomic.Bool           // the log says that the disk is full
+	fullToldAt  atomic.Int64          // when that was logged, Unix nanoseconds
+	cleared     atomic.Int64          // when the disk was not full any more, Unix nanoseconds
 	diskWarning atomic.Int64          // percent
 	tableBytes  atomic.Int64          // size of the store's tables, if space is short
 	deleted     deleted
@@ -104,26 +104,26 @@ type Engine struct {
 	// Rounds, see writeback.go.
 	round        sync.Mutex
 	writeback    chan struct{}
-	keeper       chan struct{}
+	evictor      chan struct{}
 	roundErr     atomic.Pointer[error] // of the last round
 	roundTold    seldom
 	roomMu       sync.Mutex
 	roomCh       chan struct{} // closed when a round has ended
 	checkpoint   atomic.Uint64 // the commit up to which the store is complete
-	checkpointAt atomic.Int64  // when, Unix nanoseconds
+	checkpointAt atomic.Int64  // when the checkpoint was made, Unix nanoseconds
 	appended     atomic.Int64  // bytes of records since the start, replayed ones included
-	settledBytes atomic.Int64  // of them, what the store has
+	settledBytes atomic.Int64  // the part of appended that the store has
 
 	commits, refusals, waits, waitNanos        atomic.Int64
-	coldReads, quickReads, hits                atomic.Int64
+	coldReads, noWaitReads, hits               atomic.Int64
 	rounds, roundNanos, roundRows, roundBytes  atomic.Int64
 	roundErrors, filled, fillNanos, evictNanos atomic.Int64
-	revoked                                    atomic.Int64 // snapshots
+	revoked                                    atomic.Int64 // snapshots that were revoked
 	revokeTold                                 seldom
-	wanted                                     chan []byte // see keep.go
+	wanted                                     chan []byte // see pinned.go
 	wantedAgain                                atomic.Int64
 	rowsMoved                                  atomic.Int64
-	compactAgain                               time.Time // of the keeper: when
+	compactAgain                               time.Time // no compaction of memory before this time
 	replayed, replayedBytes, replayNanos       int64
 	stats                                      statsCache
 }
@@ -134,7 +134,7 @@ var _ engine.Engine = (*Engine)(nil)
 // engine.ErrLocked, engine.ErrFormat, engine.ErrCorrupt.
 func Open(o Options) (*Engine, error) {
 	o.defaults()
-	// Before the lock file is made: a foreign directory is left as it is.
+	// Checked before the lock file is made, so that a foreign directory stays unchanged.
 	if _, err := checkFormat(o.FS, o.Dir); err != nil {
 		return nil, err
 	}
@@ -147,7 +147,7 @@ func Open(o Options) (*Engine, error) {
 	}
 	e := &Engine{
 		dir: o.Dir, fs: o.FS, log: o.Logger, lock: lock, journalBytes: o.JournalBytes,
-		stop: make(chan struct{}), writeback: make(chan struct{}, 1), keeper: make(chan struct{}, 1),
+		stop: make(chan struct{}), writeback: make(chan struct{}, 1), evictor: make(chan struct{}, 1),
 		roomCh: make(chan struct{}), readers: make(chan struct{}, allReaders),
 		wanted: make(chan []byte, 1), reclaim: make(chan struct{}, 1),
 	}
@@ -165,7 +165,7 @@ func Open(o Options) (*Engine, error) {
 		return nil, errors.Join(err, lock.Close())
 	}
 	e.store.compactions.release()
-	for _, task := range []func(){e.writebackLoop, e.keeperLoop, e.clearLoop, e.namesLoop, e.keepLoop, e.volumeLoop, e.reclaimLoop} {
+	for _, task := range []func(){e.writebackLoop, e.evictLoop, e.clearLoop, e.filterLoop, e.pinnedLoop, e.volumeLoop, e.reclaimLoop} {
 		e.tasks.Add(1)
 		go func() { defer e.tasks.Done(); task() }()
 	}
@@ -180,7 +180,7 @@ const (
 )
 
 func (e *Engine) open(o Options) error {
-	// Again: another process may have made the store while we came to the lock.
+	// Checked again: another process may have made the store before this one got the lock.
 	exists, err := checkFormat(o.FS, o.Dir)
 	if err == nil && !exists {
 		err = writeFormat(o.FS, o.Dir, false)
@@ -208,8 +208,8 @@ func (e *Engine) open(o Options) error {
 		return err
 	}
 	e.disk.full = func() bool { return e.full.Load() != nil }
-	// Other file systems are not the system's, and their files no real ones.
-	e.disk.hurry.never.Store(!canHurry || o.FS != vfs.Default)
+	// The files of other file systems have no descriptors for no-wait reads.
+	e.disk.noWait.never.Store(!canReadNoWait || o.FS != vfs.Default)
 	cache := divide(o.Memory).cache
 	if e.store, err = openStore(e.disk, path(storeDir), path(roundsDir), cache, e.log, func(err error) { e.fail("running", o.Dir, err) }); err != nil {
 		return err
@@ -238,11 +238,11 @@ func (e *Engine) recover(o Options, dir string) error {
 	e.checkpoint.Store(seq)
 	e.checkpointAt.Store(time.Now().UnixNano())
 	e.set = resident.New(o.Unit, empty)
-	e.set.Keep(o.Keep)
-	e.set.LimitKept(divide(o.Memory).kept)
-	e.set.LimitNames(divide(o.Memory).names)
+	e.set.Pin(o.Pinned)
+	e.set.LimitPinned(divide(o.Memory).kept)
+	e.set.LimitFilter(divide(o.Memory).names)
 	if empty {
-		e.set.NamesReady(e.set.BeginNames())
+		e.set.FilterReady(e.set.BeginFilter())
 	}
 	start := time.Now()
 	var batch engine.Batch
@@ -269,7 +269,7 @@ func (e *Engine) recover(o Options, dir string) error {
 		return fmt.Errorf("opening the journal: %w", err)
 	}
 	e.ready.Store(true)
-	if err := e.journal.Err(); err != nil { // it may have failed before that
+	if err := e.journal.Err(); err != nil { // the journal may have failed before ready was set
 		return err
 	}
 	e.set.SetLoadStamp(e.journal.Last())
@@ -298,8 +298,8 @@ func (e *Engine) fail(op, path string, err error) {
 	e.failing.Lock()
 	first := e.failure.Load() == nil
 	if first {
-		// Nothing becomes durable after this. Twice: who read between the two
-		// may have seen more than the first.
+		// Nothing becomes durable after this. Stored twice: a caller of Durable may have
+		// seen more than the first value before failure is set.
 		for range 2 {
 			if e.ready.Load() {
 				e.lastDurable.Store(e.journal.Durable())
@@ -314,7 +314,7 @@ func (e *Engine) fail(op, path string, err error) {
 	}
 }
 
-// isFull says whether an error means that the disk has no room.
+// isFull reports whether an error means that the disk has no room.
 func isFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
@@ -322,7 +322,7 @@ func isFull(err error) bool {
 // durable is called by the journal when commits became durable, or never will.
 func (e *Engine) durable() {
 	if !e.ready.Load() {
-		return // nobody has a ticket yet
+		return // no ticket was handed out yet
 	}
 	if err := e.journal.Err(); err != nil && e.failure.Load() == nil {
 		e.fail("writing the journal in", e.dir, err)
@@ -345,7 +345,7 @@ func (e *Engine) usable() error {
 	return nil
 }
 
-// refusal is nil while commits are taken.
+// refusal is nil while commits are accepted.
 func (e *Engine) refusal() error {
 	if e.closed.Load() {
 		return engine.ErrClosed
@@ -357,10 +357,10 @@ func (e *Engine) refusal() error {
 	return nil
 }
 
-// SetFsync changes the policy.
+// SetFsync changes the journal's fsync policy.
 func (e *Engine) SetFsync(p journal.Policy) error { return e.journal.SetPolicy(p) }
 
-// SetMemory changes the budget. Pebble's cache keeps its size.
+// SetMemory changes the memory budget. Pebble's cache keeps its size.
 func (e *Engine) SetMemory(memory int64) {
 	e.memory.mu.Lock()
 	defer e.memory.mu.Unlock()
@@ -368,22 +368,22 @@ func (e *Engine) SetMemory(memory int64) {
 	e.undoLimit.Store(e.memory.budget.undo)
 	e.limitRows()
 	if e.set != nil {
-		e.set.LimitNames(e.memory.budget.names)
-		e.set.LimitKept(e.memory.budget.kept)
+		e.set.LimitFilter(e.memory.budget.names)
+		e.set.LimitPinned(e.memory.budget.kept)
 	}
 }
 
 // Begin implements engine.Engine.
-func (e *Engine) Begin(wait bool) (engine.View, error) {
+func (e *Engine) Begin(o engine.ViewOptions) (engine.View, error) {
 	if err := e.usable(); err != nil {
 		return nil, err
 	}
 	v := e.views.Get().(*view)
-	v.wait, v.quick = wait, quickReads
+	v.wait, v.noWaitLeft = !o.NoWait, noWaitReads
 	return v, nil
 }
 
-// Closed is closed when the engine is.
+// Closed returns a channel that is closed when Close begins.
 func (e *Engine) Closed() <-chan struct{} { return e.stop }
 
 // Counter implements engine.Engine.
@@ -430,7 +430,7 @@ func (e *Engine) Close() error {
 	e.tasks.Wait()
 	e.round.Lock() // a checkpoint may be under way
 	defer e.round.Unlock()
-	err := errors.Join(e.journal.Close(), e.store.walkers.turn(true, true), e.store.db.Close(), e.lock.Close(), e.Err())
+	err := errors.Join(e.journal.Close(), e.store.iterators.closeIdle(true, true), e.store.db.Close(), e.lock.Close(), e.Err())
 	e.set.Close()
 	if err != nil {
 		return fmt.Errorf("closing the store in %s: %w", e.dir, err)

@@ -41,7 +41,7 @@ func TestEngine(t *testing.T) {
 		{"tight", false, func(o *Options) { o.Memory, o.JournalBytes = tight, 32<<10 }},
 		{"restless", true, func(o *Options) { o.Memory = tight }},
 		{"restless units", true, func(o *Options) { o.Unit = func([]byte) int { return 4 } }},
-		{"restless kept", true, func(o *Options) { o.Unit, o.Keep = func([]byte) int { return 4 }, keepSome }},
+		{"restless kept", true, func(o *Options) { o.Unit, o.Pinned = func([]byte) int { return 4 }, keepSome }},
 		{"restless always", true, func(o *Options) { o.Fsync, o.SegmentBytes = journal.Always, 16<<10 }},
 		{"no", false, func(o *Options) { o.Fsync = journal.No }},
 	} {
@@ -51,13 +51,17 @@ func TestEngine(t *testing.T) {
 			}
 			t.Parallel()
 			open := func(t *testing.T) engine.Engine { return restless(t, opened(t, c.change), c.restless) }
-			enginetest.Run(t, open, enginetest.Reopen(func(t *testing.T, e engine.Engine) engine.Engine {
+			options := []enginetest.Option{enginetest.Reopen(func(t *testing.T, e engine.Engine) engine.Engine {
 				fs := e.(*Engine).fs
 				if err := e.Close(); err != nil {
 					t.Fatal(err)
 				}
 				return restless(t, opened(t, func(o *Options) { c.change(o); o.FS = fs }), c.restless)
-			}))
+			})}
+			if !c.restless && c.name != "tight" {
+				options = append(options, enginetest.Counts())
+			}
+			enginetest.Run(t, open, options...)
 		})
 	}
 }
@@ -80,11 +84,11 @@ func restless(t testing.TB, e *Engine, on bool) *Engine {
 			}
 			e.set.Evict(1 << 40)
 			if i%8 == 0 {
-				if err := e.readNames(); err != nil && !e.closed.Load() {
+				if err := e.buildFilter(); err != nil && !e.closed.Load() {
 					t.Errorf("names: %v", err)
 					return
 				}
-				e.set.FreeNames()
+				e.set.FreeFilters()
 				e.set.Compact(1 << 20)
 			}
 			if i%4 == 0 {

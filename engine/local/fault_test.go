@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
 	"path"
 	"strings"
 	"sync"
@@ -90,7 +91,7 @@ func TestFailures(t *testing.T) {
 			told := make(chan struct{}, 1)
 			e.OnDurable(func() {
 				if e.Err() != nil {
-					kick(told)
+					wake(told)
 				}
 			})
 			v.fs.failOn(c.err, c.part, c.kinds...)
@@ -142,7 +143,8 @@ func TestCheckpointOnFullDisk(t *testing.T) {
 		})
 	}
 	v.heals(e)
-	if names, err := v.fs.mem.List(copyDir); err != nil || len(names) > 0 {
+	names, err := v.fs.mem.List(copyDir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) || len(names) > 0 { // the disk may have been full before the folder was made
 		t.Errorf("left behind: %q, %v", names, err)
 	}
 }

@@ -100,7 +100,7 @@ func (v *voyage) read(e *Engine) (corrupt error) {
 		return fmt.Errorf("%d commits are left of %d", e.Committed(), v.ledger.written)
 	}
 	want, _ := v.ledger.at(v.ledger.written)
-	view, err := e.Begin(true)
+	view, err := e.Begin(engine.ViewOptions{})
 	if err != nil {
 		return err
 	}

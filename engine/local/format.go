@@ -9,14 +9,14 @@ package local
 //	journal.end yes
 //
 // The last line is there since the store has a file journal.end, which tells how
-// far the journal had got; the first version had none. Lines that a program does
-// not know are left alone by it.
+// far the journal had got; the first version had none. A program ignores lines that it
+// does not know.
 //
-// It is the first file made in a new directory (written to REDOUBT.tmp, synced,
+// REDOUBT is the first file made in a new directory (written to REDOUBT.tmp, synced,
 // renamed, directory synced), so a directory with anything else in it and
-// without REDOUBT is not ours. A crash at any moment of creation leaves a
-// directory that is empty, or holds only files of this list, or has REDOUBT:
-// each of them is opened again.
+// without REDOUBT is not a store. A crash at any moment of creation leaves a
+// directory that is empty, or holds only files listed in unborn, or has REDOUBT:
+// each of them can be opened again.
 
 import (
 	"errors"
@@ -46,8 +46,8 @@ var unborn = map[string]bool{formatFile + ".tmp": true, "LOCK": true, "lost+foun
 // endFile tells how far the journal had got: see journal/end.go.
 const endFile = journalDir + journal.EndSuffix
 
-// checkFormat says whether dir already holds a store, and refuses one that is
-// not ours to open.
+// checkFormat reports whether dir already holds a store, and returns an error if dir
+// belongs to another program, format version or engine.
 func checkFormat(fs vfs.FS, dir string) (exists bool, err error) {
 	names, err := fs.List(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -73,7 +73,7 @@ func checkFormat(fs vfs.FS, dir string) (exists bool, err error) {
 	return false, nil
 }
 
-// readFormat reads the file. ended says whether the store has an end file.
+// readFormat reads the file REDOUBT. ended reports whether the store has an end file.
 func readFormat(fs vfs.FS, dir string) (ended bool, err error) {
 	path := fs.PathJoin(dir, formatFile)
 	f, err := fs.Open(path)
@@ -110,8 +110,8 @@ func readFormat(fs vfs.FS, dir string) (ended bool, err error) {
 	return fields[endFile] == "yes", nil
 }
 
-// writeFormat makes the file in an existing directory, whole or not at all. ended
-// says that the store has an end file.
+// writeFormat writes the file REDOUBT in an existing directory, atomically. ended says
+// that the store has an end file.
 func writeFormat(fs vfs.FS, dir string, ended bool) error {
 	path := fs.PathJoin(dir, formatFile)
 	text := fmt.Sprintf("%s\nformat %d\nengine %s\n", formatMagic, formatVersion, formatEngine)
@@ -135,7 +135,7 @@ func writeFormat(fs vfs.FS, dir string, ended bool) error {
 	return syncDir(fs, dir)
 }
 
-// checkEnd refuses a store whose end file is missing.
+// checkEnd returns an error if the store should have an end file and it is missing.
 func checkEnd(fs vfs.FS, dir string, ended bool) error {
 	path := fs.PathJoin(dir, endFile)
 	if _, err := fs.Stat(path); !ended || err == nil {
@@ -147,7 +147,7 @@ func checkEnd(fs vfs.FS, dir string, ended bool) error {
 		engine.ErrCorrupt, path)
 }
 
-// makeDir makes a directory and its parents, so that they outlive a power cut.
+// makeDir makes a directory and its parents, and syncs them to outlive a power cut.
 func makeDir(fs vfs.FS, dir string) error {
 	var missing []string
 	for at := dir; ; at = fs.PathDir(at) {

@@ -9,9 +9,9 @@ import (
 	"redoubt/journal"
 )
 
-// journalFiles is the file system for the journal: the operating system's own,
-// or Pebble's notion of another one, as tests give.
-func journalFiles(fs vfs.FS) journal.FS {
+// JournalFiles is the file system for the journal: the operating system's own, or an
+// adapter of another vfs.FS, which tests use.
+func JournalFiles(fs vfs.FS) journal.FS {
 	if fs == vfs.Default {
 		return journal.OS
 	}
@@ -28,7 +28,7 @@ func (f journalFS) Create(name string) (journal.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Some files are for writing only until they are opened again.
+	// Some vfs.FS return a write-only file: open it again.
 	if err := file.Close(); err != nil {
 		return nil, err
 	}
@@ -36,6 +36,9 @@ func (f journalFS) Create(name string) (journal.File, error) {
 }
 
 func (f journalFS) OpenForWrite(name string) (journal.File, error) {
+	if _, err := f.FS.Stat(name); err != nil { // OpenReadWrite would create the file
+		return nil, err
+	}
 	file, err := f.FS.OpenReadWrite(name, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return nil, err
@@ -65,7 +68,7 @@ func (f journalFile) Size() (int64, error) {
 	return info.Size(), nil
 }
 
-// Truncate overwrites with zeros: Pebble's files cannot be cut.
+// Truncate overwrites the tail with zeros: a vfs.File cannot be truncated.
 func (f journalFile) Truncate(size int64) error {
 	end, err := f.Size()
 	for err == nil && size < end {

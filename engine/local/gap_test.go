@@ -6,6 +6,7 @@ import (
 
 	lsm "github.com/cockroachdb/pebble/v2"
 
+	"redoubt/engine"
 	"redoubt/engine/local/resident"
 )
 
@@ -15,7 +16,7 @@ func init() { resident.GapSteps = 1 }
 // end returns the first key of a walk, and how many rows it came by before.
 func end(t *testing.T, e *Engine, lo, hi string, reverse bool) (key string, steps int) {
 	t.Helper()
-	v, err := e.Begin(true)
+	v, err := e.Begin(engine.ViewOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +116,7 @@ func TestGapAndSnapshot(t *testing.T) {
 		}
 	}
 	wantRows(t, "snapshot", s, want)
-	v, _ := e.Begin(true)
+	v, _ := e.Begin(engine.ViewOptions{})
 	defer v.Close()
 	wantRows(t, "now", v, map[string]string{"aa099": "v"})
 }

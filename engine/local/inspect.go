@@ -16,30 +16,30 @@ import (
 	"redoubt/journal"
 )
 
-// Looking at a store that no server has open: for checks, for copies, for people.
-// Nothing in its directory is changed but the lock, which is put away again if it
-// was not there before. So a store whose last start failed can be looked at as it
-// is, and a checkpoint stays the files that it was.
+// This file reads a store that no server has open, for tools. It changes nothing in the
+// directory but the lock file, which it removes again if it was not there before. So a
+// store whose last start failed can be inspected as it is, and a checkpoint stays as it
+// was.
 
-// InspectOptions are how a store is looked at. Only Dir is needed.
+// InspectOptions say which store is inspected, and how. Only Dir is required.
 type InspectOptions struct {
 	Dir string
 	FS  vfs.FS // as in Options
 	// Unit as in Options.
 	Unit func(key []byte) int
-	// Unfinished: the store is a copy that is not yet called one; the file
-	// REDOUBT still has the name REDOUBT.tmp.
+	// Unfinished: the store is an unfinished copy, whose file REDOUBT still has the name
+	// REDOUBT.tmp.
 	Unfinished bool
 }
 
-// Inspection is a store that is looked at. It is for one goroutine.
+// Inspection is a store that is open for inspection. It is for one goroutine.
 type Inspection struct {
 	dir  string
 	unit func(key []byte) int
 	fs   vfs.FS
 	rest restFS
 	lock *lsm.Lock
-	// strange: there was no lock file.
+	// strange: there was no lock file before Inspect.
 	strange bool
 
 	opts   *lsm.Options
@@ -49,7 +49,7 @@ type Inspection struct {
 	log    *JournalState
 }
 
-// Inspect takes the lock of a store to look at it. Errors: engine.ErrLocked,
+// Inspect takes the lock of a store to inspect it. Errors: engine.ErrLocked,
 // engine.ErrFormat, os.ErrNotExist.
 func Inspect(o InspectOptions) (*Inspection, error) {
 	opts := Options{Dir: o.Dir, FS: o.FS, Unit: o.Unit}
@@ -67,7 +67,7 @@ func Inspect(o InspectOptions) (*Inspection, error) {
 	_, err = i.fs.Stat(i.path(lockFile))
 	i.strange = errors.Is(err, os.ErrNotExist)
 	i.lock, err = lsm.LockDirectory(i.dir, i.fs)
-	if err != nil && !errors.Is(err, syscall.EROFS) { // nobody writes there
+	if err != nil && !errors.Is(err, syscall.EROFS) { // on a read-only file system no lock is needed
 		return nil, lockError(i.dir, err)
 	}
 	return i, nil
@@ -82,13 +82,13 @@ func (i *Inspection) path(names ...string) string {
 // Dir is the store's directory.
 func (i *Inspection) Dir() string { return i.dir }
 
-// Close lets go of the store.
+// Close releases the store.
 func (i *Inspection) Close() (err error) {
 	if i.db != nil {
 		err = i.db.Close()
 	}
 	if i.lock != nil {
-		if i.strange { // while it is held: nobody waits for it
+		if i.strange { // removed while it is held: no process waits for it
 			err = errors.Join(err, i.fs.Remove(i.path(lockFile)))
 		}
 		err = errors.Join(err, i.lock.Close())
@@ -105,7 +105,7 @@ func (i *Inspection) tables() (*lsm.DB, error) {
 	var fatal error
 	i.opts = &lsm.Options{
 		FS: i.rest, ReadOnly: true, DisableWAL: true, MaxOpenFiles: 500, MemTableSize: 256 << 10,
-		DisableConsistencyCheck: true, // it is done better, see checkTables
+		DisableConsistencyCheck: true, // checkTables does that in more detail
 		Logger:                  storeLogger{slog.New(slog.DiscardHandler), func(err error) { fatal = err }},
 		CacheSize:               32 << 20,
 	}
@@ -132,7 +132,7 @@ func (i *Inspection) tables() (*lsm.DB, error) {
 	return i.db, i.dbErr
 }
 
-// unmade says whether a crash came before Pebble had made its files.
+// unmade reports whether a crash came before Pebble had made its files.
 func (i *Inspection) unmade(dir string) (bool, error) {
 	names, err := i.fs.List(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -176,14 +176,14 @@ func (i *Inspection) Stored(lo, hi []byte, visit func(key, value []byte)) error 
 	return nil
 }
 
-// ReadRecord notes in a batch what a record of the journal says.
+// ReadRecord resets b and decodes a record of the journal into it.
 func ReadRecord(payload []byte, b *engine.Batch) error {
 	b.Reset()
 	return readRecord(payload, b)
 }
 
-// State is the rows of a store with the journal replayed, as a server would see
-// them. Only memory has what was replayed.
+// State is the rows of a store with the journal replayed into memory, as a server would
+// see them.
 type State struct {
 	engine.Snapshot
 	Counters map[string]int64
@@ -191,14 +191,14 @@ type State struct {
 	set      *resident.Set
 }
 
-// Close must come before the Inspection's.
+// Close releases the state. It must be called before Inspection.Close.
 func (s *State) Close() error {
 	err := s.Snapshot.Close()
 	s.set.Close()
 	return err
 }
 
-// State replays the journal, up to its first bad place if it has one.
+// State replays the journal, up to its first damaged place if it has one.
 func (i *Inspection) State(progress func(done, total int64)) (*State, error) {
 	db, err := i.tables()
 	if err != nil {
@@ -207,6 +207,9 @@ func (i *Inspection) State(progress func(done, total int64)) (*State, error) {
 	j, err := i.Journal(nil)
 	if err != nil {
 		return nil, err
+	}
+	if j.Replicated { // its void entries would count
+		return nil, fmt.Errorf("the journal in %s: %w: only \"redoubt journal\" can read it yet", i.dir, journal.ErrReplicated)
 	}
 	e := &Engine{dir: i.dir, fs: i.rest, store: &store{db: db}}
 	seq, sums, err := e.store.state()
@@ -248,7 +251,7 @@ func (i *Inspection) State(progress func(done, total int64)) (*State, error) {
 	return s, nil
 }
 
-// restFS is a file system on which nothing is changed.
+// restFS is a file system that refuses changes.
 type restFS struct {
 	vfs.FS
 	unfinished bool
@@ -273,7 +276,7 @@ func (f restFS) OpenReadWrite(string, vfs.DiskWriteCategory, ...vfs.OpenOption) 
 // Lock does nothing: the lock of the whole store is held.
 func (f restFS) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }
 
-// List and Open show an unfinished copy as what it will be.
+// List and Open show REDOUBT.tmp of an unfinished copy as REDOUBT.
 func (f restFS) List(dir string) ([]string, error) {
 	names, err := f.FS.List(dir)
 	for i, name := range names {

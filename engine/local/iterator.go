@@ -10,34 +10,34 @@ import (
 	"redoubt/engine/local/resident"
 )
 
-// iterator merges the rows in memory with those of the store. A row in memory
-// hides the store's, also when it is deleted.
+// iterator merges the rows in memory with those of the store. A row in memory, also a
+// tombstone, hides the store's row of that key.
 type iterator struct {
 	e       *Engine
 	open    bool
 	lo, hi  []byte
 	rows    resident.Range
-	freeze  func() uint64     // openWalker, made once
-	from    lsm.Reader        // the snapshot that is walked, which is
-	snap    resident.Snapshot // one of the set's, too, or
-	own     walker            // the store at the time of the opening
+	freeze  func() uint64     // openPooled as a value, to allocate it once
+	from    lsm.Reader        // Pebble's part of a snapshot, if the iterator is of one
+	snap    resident.Snapshot // the resident set's part
+	own     pooledIterator    // else the store when the iterator was opened
 	store   *lsm.Iterator     // nil while all rows are in memory
 	reverse bool
-	hurried bool // it must not wait for the disk
-	hurries bool // it has entered a hurry, at a place, until it is closed
+	noWait  bool // the iterator must not wait for the disk
+	entered bool // the thread is listed at place for no-wait reads, until Close
 	place   int
 	err     error
 
-	begun              bool // the first row was looked for
-	passed             int  // rows that it has stepped over before that
+	begun              bool // Next was called
+	passed             int  // tombstones in memory that were stepped over
 	haveRow, haveStore bool
 	fromStore          bool // the present row is the store's
 	valid              bool
 	value              []byte
 }
 
-// nextRow moves to the next row in memory. Where the walk comes to rows that may
-// be in the store, that is opened.
+// nextRow moves to the next row in memory. It opens the store where the walk comes to
+// rows that may be there.
 func (i *iterator) nextRow() {
 	i.haveRow = i.rows.Next()
 	switch {
@@ -57,7 +57,7 @@ func (i *iterator) nextRow() {
 	}
 }
 
-// openStore has the walk go on in the store as well, between two keys.
+// openStore opens the store's iterator on the range from lo to hi.
 func (i *iterator) openStore(lo, hi []byte) {
 	switch {
 	case i.err != nil:
@@ -83,8 +83,8 @@ func (i *iterator) Next() bool {
 	return found
 }
 
-// noteGap tells the resident set if there were many dead rows before the first one
-// that lives: the next walk need not step over them again.
+// noteGap tells the resident set how many tombstones lie before the first live row, so that
+// the next walk need not step over them again.
 func (i *iterator) noteGap(found bool) {
 	if i.store == nil || i.own.Iterator == nil || i.err != nil {
 		return
@@ -139,7 +139,7 @@ const (
 	both
 )
 
-// order says whose row comes next.
+// order returns whether the next row is in memory, in the store, or both.
 func (i *iterator) order() int {
 	switch {
 	case !i.haveRow && !i.haveStore:
@@ -160,31 +160,31 @@ func (i *iterator) order() int {
 	return storeFirst
 }
 
-// stepStore is moveStore that does not wait if it must not. A walk is in a hurry from
-// its first step on until it ends: to enter one takes longer than most steps.
+// stepStore is moveStore, by a no-wait read if noWait is set. The thread stays listed from the
+// first step until Close: to list it takes longer than most steps.
 func (i *iterator) stepStore(first bool) {
-	if !i.hurried || i.store == nil {
+	if !i.noWait || i.store == nil {
 		i.moveStore(first)
 		return
 	}
-	if !i.hurries {
-		if i.place, i.hurries = i.e.disk.hurry.enter(); !i.hurries {
+	if !i.entered {
+		if i.place, i.entered = i.e.disk.noWait.enter(); !i.entered {
 			i.haveStore, i.err = false, engine.ErrCold
 			return
 		}
 	}
 	i.moveStore(first)
 	if errors.Is(i.err, errWouldWait) {
-		i.calm(true)
+		i.leaveNoWait(true)
 		i.err = engine.ErrCold
 	}
 }
 
-// calm ends a hurry.
-func (i *iterator) calm(waited bool) {
-	if i.hurries {
-		i.hurries = false
-		i.e.disk.hurry.leave(i.place, waited)
+// leaveNoWait takes the thread of the walk off the list.
+func (i *iterator) leaveNoWait(waited bool) {
+	if i.entered {
+		i.entered = false
+		i.e.disk.noWait.leave(i.place, waited)
 	}
 }
 
@@ -236,7 +236,7 @@ func (i *iterator) Value() []byte {
 
 func (i *iterator) Close() error {
 	i.valid = false
-	i.calm(false)
+	i.leaveNoWait(false)
 	var closed error
 	if i.own.Iterator != nil {
 		closed = i.e.store.release(i.own)
@@ -246,7 +246,7 @@ func (i *iterator) Close() error {
 	if i.err == nil {
 		i.err = closed
 	}
-	i.store, i.own = nil, walker{}
+	i.store, i.own = nil, pooledIterator{}
 	err := i.err
 	if err != nil && !errors.Is(err, engine.ErrClosed) && !errors.Is(err, engine.ErrCold) && !errors.Is(err, engine.ErrSnapshotLost) {
 		err = storeError("reading the store", err)
@@ -264,15 +264,15 @@ func (e *Engine) iterator(lo, hi []byte, reverse bool) *iterator {
 	it, _ := e.iterators.Get().(*iterator)
 	if it == nil {
 		it = &iterator{e: e}
-		it.freeze = it.openWalker
+		it.freeze = it.openPooled
 	}
 	it.lo, it.hi, it.reverse, it.open = append(it.lo[:0], lo...), append(it.hi[:0], hi...), reverse, true
 	return it
 }
 
-// openWalker opens the store as it is now.
-func (i *iterator) openWalker() uint64 {
+// openPooled opens the store as it is now.
+func (i *iterator) openPooled() uint64 {
 	base := i.e.checkpoint.Load()
-	i.own, i.err = i.e.store.walker(i.lo, i.hi)
+	i.own, i.err = i.e.store.poolIter(i.lo, i.hi)
 	return base
 }

@@ -148,7 +148,7 @@ func newLedger() *ledger { return &ledger{commits: map[engine.Ticket][]note{}} }
 
 // commit commits and writes down what.
 func (l *ledger) commit(e engine.Engine, wait bool, notes []note) error {
-	v, err := e.Begin(wait)
+	v, err := e.Begin(engine.ViewOptions{NoWait: !wait})
 	if err != nil {
 		return err
 	}
@@ -221,7 +221,7 @@ func (l *ledger) check(e engine.Engine, atLeast engine.Ticket) (engine.Ticket, e
 
 // check compares a store with a state.
 func (w *world) check(e engine.Engine) error {
-	v, err := e.Begin(true)
+	v, err := e.Begin(engine.ViewOptions{})
 	if err != nil {
 		return err
 	}

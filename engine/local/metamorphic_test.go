@@ -71,7 +71,7 @@ type player struct {
 }
 
 func (p *player) view(wait bool) engine.View {
-	v, err := p.e.Begin(wait)
+	v, err := p.e.Begin(engine.ViewOptions{NoWait: !wait})
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -276,7 +276,7 @@ func arranged(t testing.TB, rng *rand.Rand) (*player, string) {
 		tableBytes:   []uint64{1 << 10, 16 << 10, tableBytes}[rng.IntN(3)],
 	}
 	if keeps {
-		o.Keep = keepSome
+		o.Pinned = keepSome
 	}
 	name := fmt.Sprintf("memory %d, segments %d, journal %d, fsync %d, tables %d, unit %d, kept %v, restless %v", o.Memory, o.SegmentBytes, o.JournalBytes, o.Fsync, o.tableBytes, unit, keeps, busy)
 	open := func(dir string) *Engine {

@@ -12,7 +12,7 @@ import (
 
 // Options of a store.
 type Options struct {
-	// Context, if set, ends the opening when it ends.
+	// Context, if set, cancels Open.
 	Context context.Context
 	// Dir is the store's directory. It is created if absent.
 	Dir string
@@ -21,27 +21,27 @@ type Options struct {
 	// Memory is the budget in bytes for everything: rows, caches, buffers and
 	// the process around them. Zero means 256 MiB.
 	Memory int64
-	// Fsync says when a ticket is durable. It can be changed by SetFsync.
+	// Fsync is the policy that decides when a ticket is durable; see SetFsync.
 	Fsync journal.Policy
 	// Unit gives the length of the prefix of a row key that names the unit whose
-	// completeness is tracked; nil: the first two bytes. It may be given the
-	// beginning of a key, and be longer than that.
+	// completeness is tracked; nil: the first two bytes. The argument may be only the
+	// beginning of a key, and the result longer than the argument.
 	Unit func(key []byte) int
-	// Keep, if set, says which rows are to stay in memory before all others: few that
-	// many reads need. It says the same of all rows of a unit, and may be given the
-	// beginning of a key.
-	Keep func(key []byte) bool
+	// Pinned, if set, reports whether a row is pinned, so that it is evicted last. Pinned rows
+	// should be few that many reads need. The answer must be the same for all rows of a
+	// unit, and the argument may be only the beginning of a key.
+	Pinned func(key []byte) bool
 	// SegmentBytes is the size of a journal segment; 0 means 16 MiB.
 	SegmentBytes int64
-	// JournalBytes is how much journal there may be since the last checkpoint
-	// before the next one begins: what a restart has to replay. 0 means 256 MiB.
+	// JournalBytes is the size of the journal since the last checkpoint at which the
+	// next round begins: what a restart has to replay. 0 means 256 MiB.
 	JournalBytes int64
-	// Progress, if set, is told while the journal is replayed.
+	// Progress, if set, is called while the journal is replayed.
 	Progress func(done, total int64)
-	// DiskWarning is the share of a file system, in percent, below which free space is
-	// warned of; 0: never. It can be changed by SetDiskWarning.
+	// DiskWarning is the share of a file system, in percent, below which a warning of low
+	// free space is logged; 0: never. SetDiskWarning changes it.
 	DiskWarning int
-	// Logger gets what an operator should know; nil means slog.Default().
+	// Logger gets messages for the operator; nil means slog.Default().
 	Logger *slog.Logger
 
 	tableBytes uint64 // for tests; the constant of that name if zero
@@ -72,17 +72,17 @@ func (o *Options) defaults() {
 	if o.tableBytes == 0 {
 		o.tableBytes = tableBytes
 	}
-	o.Dir = o.FS.PathJoin(o.Dir) // cleaned, as paths are compared with it
+	o.Dir = o.FS.PathJoin(o.Dir) // cleaned, since paths are compared with it
 }
 
-// budget divides the memory. What is not given to rows or to Pebble's cache is
-// for the process: connections, the tables that are being written, the Go heap.
+// budget divides the memory. The rest beside rows and Pebble's cache is for the
+// process: connections, the tables that are being written, the Go heap.
 type budget struct {
-	rows  int64 // the resident set; the hand of the clock keeps it below
-	dirty int64 // of it, rows that the store does not have
-	names int64 // of it, the most that the filter of the store's keys may take
-	kept  int64 // of it, rows that are kept; beyond that they are as others are
-	undo  int64 // versions of rows for open snapshots; and how far rows that a snapshot needs may exceed their share
+	rows  int64 // limit of the resident set, which eviction keeps
+	dirty int64 // part of rows: limit of dirty rows
+	names int64 // part of rows: limit of the Bloom filter of the store's keys
+	kept  int64 // part of rows: limit of pinned rows; beyond it they are evicted like others
+	undo  int64 // limit of row versions for open snapshots, and of how far rows that a snapshot needs may exceed rows
 	cache int64 // Pebble's block cache
 }
 
@@ -100,18 +100,19 @@ func divide(memory int64) budget {
 	return b
 }
 
-// RowShare is what the rows may take of a budget while nothing of it is reserved.
+// RowShare is the limit of the rows for a budget of which nothing is reserved.
 func RowShare(memory int64) int64 { return divide(memory).rows }
 
-// memory is what the limits of the rows are made of.
+// memory holds the values from which limitRows computes the limits.
 type memory struct {
 	mu       sync.Mutex
 	budget   budget
 	reserved int64
 }
 
-// limits are those of all rows and of the dirty ones, if others have reserved a part of
-// the rows' share. A quarter of it stays: the store would do nothing but read.
+// limits returns the limits of all rows and of dirty rows when a part of the rows' share
+// is reserved. Rows keep a quarter of their share: with less, the engine would only read
+// from the store.
 func (b budget) limits(reserved int64) (rows, dirty int64) {
 	rows = max(b.rows-reserved, b.rows/4)
 	return rows, min(b.dirty, rows/2)

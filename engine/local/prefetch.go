@@ -10,18 +10,18 @@ import (
 	"redoubt/engine/local/resident"
 )
 
-// Cold rows, many at once. A command that names a hundred members of a collection
-// reads a hundred rows, which lie all over it. Here they are read in the order of
-// their keys, so that a block of the store is looked for once and not again for each
-// row in it, and by several goroutines, so that the disk has more than one read to do.
+// Prefetch reads many cold rows at once. A command that names a hundred members of a
+// collection reads a hundred rows all over it. Prefetch reads them in the order of their
+// keys, so that a block of the store is looked up once and not for each row in it, and by
+// several goroutines, so that the disk has more than one read to do.
 
 const (
-	// aloneRows is how many cold rows are read without further ado.
-	aloneRows = 8
+	// fewRows is how many cold rows are read in the order of the call.
+	fewRows = 8
 	// runRows is how many rows one goroutine reads at least.
 	runRows = 16
-	// manyReaders is how many goroutines read for one call at the most, and allReaders
-	// for all of them together. When these are taken the caller reads alone.
+	// manyReaders is how many goroutines may read for one call, and allReaders for all
+	// calls together. When all are busy the caller reads by itself.
 	manyReaders = 8
 	allReaders  = 32
 )
@@ -30,7 +30,7 @@ const (
 type cold struct {
 	key   []byte
 	hash  uint64
-	token uint64 // as of before it was looked for in the store: see resident.Set.Load
+	token uint64 // taken before the read of the store: see resident.Set.Load
 }
 
 // Prefetch implements engine.View. A view that may wait loads cold rows.
@@ -40,7 +40,7 @@ func (v *view) Prefetch(keys [][]byte) (missing int) {
 		if missing = e.set.Prefetch(keys, &v.room); missing == 0 {
 			return 0
 		}
-		return v.hastenMany(keys)
+		return v.prefetchNoWait(keys)
 	}
 	var list []cold
 	for _, key := range keys {
@@ -54,7 +54,7 @@ func (v *view) Prefetch(keys [][]byte) (missing int) {
 			list = append(list, cold{key, hash, token})
 		}
 	}
-	if len(list) > aloneRows {
+	if len(list) > fewRows {
 		slices.SortFunc(list, func(a, b cold) int {
 			if c := bytes.Compare(a.key, b.key); c != 0 {
 				return c
@@ -66,13 +66,13 @@ func (v *view) Prefetch(keys [][]byte) (missing int) {
 	return 0
 }
 
-// hastenMany reads what it can without waiting.
-func (v *view) hastenMany(keys [][]byte) (missing int) {
+// prefetchNoWait reads rows by no-wait reads, and returns how many are cold.
+func (v *view) prefetchNoWait(keys [][]byte) (missing int) {
 	for _, key := range keys {
 		if v.e.set.Known(key, engine.Hash(key)) {
 			continue
 		}
-		// An error is met again by whoever reads the row.
+		// The read of the row returns the error again.
 		if value, _, err := v.Get(key, v.value[:0]); err == nil {
 			v.value = value
 		} else if err == engine.ErrCold {
@@ -82,8 +82,8 @@ func (v *view) hastenMany(keys [][]byte) (missing int) {
 	return missing
 }
 
-// fetchMany reads cold rows, sorted by key, and brings them in. Errors are met again
-// by whoever reads the rows.
+// fetchMany reads cold rows, sorted by key, and makes them resident. It drops errors: a
+// later read of the row returns them.
 func (e *Engine) fetchMany(list []cold, room []byte) {
 	var helpers sync.WaitGroup
 	for n := min(len(list)/runRows, manyReaders); n > 1; n-- {

@@ -13,6 +13,8 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"redoubt/engine"
 )
 
 // members are the keys of the rows of a large collection, in an order that is not
@@ -44,7 +46,7 @@ func TestPrefetchOfManyRows(t *testing.T) {
 	mustPut(t, e, notes...)
 	mustRound(t, e)
 	evictAll(e)
-	v, err := e.Begin(true)
+	v, err := e.Begin(engine.ViewOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +82,7 @@ func TestPrefetchBesideWriters(t *testing.T) {
 					return
 				default:
 				}
-				if v, err := e.Begin(true); err == nil {
+				if v, err := e.Begin(engine.ViewOptions{}); err == nil {
 					v.Prefetch(keys)
 					v.Close()
 				}
@@ -95,7 +97,7 @@ func TestPrefetchBesideWriters(t *testing.T) {
 		}
 		mustPut(t, e, notes...)
 		mustRound(t, e)
-		v, err := e.Begin(true)
+		v, err := e.Begin(engine.ViewOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -169,7 +171,7 @@ func BenchmarkPrefetch(b *testing.B) {
 					evictAll(e)
 					fs.delay.Store(int64(100 * time.Microsecond))
 					from, before := (2*i+turn)*n%(len(keys)-n+1), fs.reads.Load()
-					v, err := e.Begin(true)
+					v, err := e.Begin(engine.ViewOptions{})
 					if err != nil {
 						b.Fatal(err)
 					}

@@ -193,7 +193,7 @@ func putNoise(e *Engine, n int, rng *rand.Rand) error {
 }
 
 func commitRow(e *Engine, fill func(b *engine.Batch)) error {
-	v, err := e.Begin(true)
+	v, err := e.Begin(engine.ViewOptions{})
 	if err != nil {
 		return err
 	}
@@ -208,7 +208,7 @@ func quotaKey(n int) []byte { return fmt.Appendf(nil, "%02d-key-%d", n%40, n) }
 
 func has(t *testing.T, e *Engine, n int) bool {
 	t.Helper()
-	v, err := e.Begin(true)
+	v, err := e.Begin(engine.ViewOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,20 +13,20 @@ import (
 
 // view reads the latest state and commits to it.
 type view struct {
-	e      *Engine
-	wait   bool
-	record []byte // room for a journal record
-	value  []byte // room for a value
-	room   resident.Room
-	hits   int64
-	quick  int // how many cold rows it may read in a hurry still
+	e          *Engine
+	wait       bool
+	record     []byte // room for a journal record
+	value      []byte // room for a value
+	room       resident.Room
+	hits       int64
+	noWaitLeft int // how many more no-wait reads the view may make
 }
 
-// A view that may not wait reads so many cold rows itself if the system has them in
-// memory; what needs more is too much for a loop. A walk counts as some.
+// noWaitReads is how many cold rows a NoWait view may read; a command that needs more is run
+// by a worker. An iterator counts as walkReads reads.
 const (
-	quickReads = 64
-	walkReads  = 4
+	noWaitReads = 64
+	walkReads   = 4
 )
 
 func (v *view) Close() {
@@ -56,36 +56,36 @@ func (v *view) Get(key, dst []byte) ([]byte, bool, error) {
 		v.hits++
 		return value, state == resident.Found, nil
 	case !v.wait:
-		return v.hasten(key, hash, dst, token)
+		return v.getNoWait(key, hash, dst, token)
 	}
 	return e.fetch(key, hash, dst, token)
 }
 
-// hasten is fetch without waiting.
-func (v *view) hasten(key []byte, hash uint64, dst []byte, token uint64) ([]byte, bool, error) {
-	h := &v.e.disk.hurry
-	if v.quick <= 0 {
+// getNoWait is fetch that fails with ErrCold where it would have to wait.
+func (v *view) getNoWait(key []byte, hash uint64, dst []byte, token uint64) ([]byte, bool, error) {
+	h := &v.e.disk.noWait
+	if v.noWaitLeft <= 0 {
 		return dst, false, engine.ErrCold
 	}
 	place, ok := h.enter()
 	if !ok {
 		return dst, false, engine.ErrCold
 	}
-	v.quick--
+	v.noWaitLeft--
 	value, found, err := v.e.fetch(key, hash, dst, token)
 	waits := errors.Is(err, errWouldWait)
 	h.leave(place, waits)
 	if waits {
 		return dst, false, engine.ErrCold
 	}
-	v.e.quickReads.Add(1)
+	v.e.noWaitReads.Add(1)
 	return value, found, err
 }
 
-// fetch reads a cold row and brings it in.
+// fetch reads a cold row from the store and makes it resident.
 func (e *Engine) fetch(key []byte, hash uint64, dst []byte, token uint64) ([]byte, bool, error) {
 	e.coldReads.Add(1)
-	e.want(key)
+	e.requestFill(key)
 	at := len(dst)
 	dst, found, err := e.store.get(e.store.db, key, dst)
 	if err != nil {
@@ -93,10 +93,10 @@ func (e *Engine) fetch(key []byte, hash uint64, dst []byte, token uint64) ([]byt
 	}
 	limit, taken := e.rowLimit.Load(), e.set.Bytes()
 	if taken > limit {
-		kick(e.keeper)
+		wake(e.evictor)
 	}
 	if taken > limit+limit/8 {
-		return dst, found, nil // readers are faster than the keeper: not kept
+		return dst, found, nil // readers are faster than eviction: the row is not made resident
 	}
 	if err := e.set.Load(key, hash, dst[at:], found, token); err != nil {
 		return dst[:at], false, err
@@ -133,47 +133,37 @@ func (v *view) Iter(lo, hi []byte, reverse bool) engine.Iterator {
 		return &iterator{}
 	}
 	it := e.iterator(lo, hi, reverse)
-	if it.hurried = !v.wait; it.hurried && v.quick > 0 {
-		e.set.OpenRange(&it.rows, it.lo, it.hi, reverse, !e.disk.hurry.never.Load(), it.freeze)
-		if it.rows.Store || resident.Part(lo) != resident.Part(hi) { // else it needs memory only
-			v.quick -= walkReads
+	if it.noWait = !v.wait; it.noWait && v.noWaitLeft > 0 {
+		e.set.OpenRange(&it.rows, it.lo, it.hi, reverse, !e.disk.noWait.never.Load(), it.freeze)
+		if it.rows.Store || resident.Part(lo) != resident.Part(hi) { // else the walk needs memory only
+			v.noWaitLeft -= walkReads
 		}
 	} else {
 		e.set.OpenRange(&it.rows, it.lo, it.hi, reverse, v.wait, it.freeze)
 	}
 	if it.rows.Store || it.rows.Cold {
-		e.want(it.lo)
+		e.requestFill(it.lo)
 	}
 	return it
 }
 
-// Count implements engine.Ranked.
+// Count implements engine.Reader.
 func (v *view) Count(lo, hi []byte) (n int, ok bool) { return v.e.set.Count(lo, hi) }
 
-// Nth implements engine.Ranked.
+// Nth implements engine.Reader.
 func (v *view) Nth(lo, hi []byte, n int, b []byte) (key []byte, found, ok bool) {
 	return v.e.set.Nth(lo, hi, n, b)
 }
 
-// Edge implements engine.Edged. Where the store has to be asked it takes one step of an
-// iterator; if that fails, whoever opens another one is told why.
-func (v *view) Edge(lo, hi []byte, reverse bool, b []byte) (row []byte, key int, found, ok bool) {
-	if row, key, found, ok = v.e.set.Edge(lo, hi, reverse, b); ok {
-		return row, key, found, true
+// Edge implements engine.Reader. If it needs the store it takes one step of an iterator.
+func (v *view) Edge(lo, hi []byte, reverse bool, b []byte) (row []byte, key int, found bool, err error) {
+	if row, key, found, ok := v.e.set.Edge(lo, hi, reverse, b); ok {
+		return row, key, found, nil
 	}
-	at := len(b)
-	it := v.Iter(lo, hi, reverse)
-	if found = it.Next(); found {
-		key = len(it.Key())
-		b = append(append(b, it.Key()...), it.Value()...)
-	}
-	if err := it.Close(); err != nil {
-		return b[:at], 0, false, false
-	}
-	return b, key, found, true
+	return engine.EdgeByIter(v, lo, hi, reverse, b)
 }
 
-// bound keeps a range off the engine's own rows.
+// bound cuts the engine's own rows off a range. ok is false if nothing is left.
 func bound(lo, hi []byte) (_, _ []byte, ok bool) {
 	if hi == nil || bytes.Compare(hi, reserved) > 0 {
 		hi = reserved
@@ -181,8 +171,9 @@ func bound(lo, hi []byte) (_, _ []byte, ok bool) {
 	return lo, hi, bytes.Compare(lo, hi) < 0
 }
 
-// snapshot is a frozen state: memory by its undo, the store by Pebble's snapshot.
+// snapshot is a frozen state: the resident set by its undo, the store by Pebble's snapshot.
 type snapshot struct {
+	engine.Uncounted
 	e     *Engine
 	snap  resident.Snapshot
 	store *lsm.Snapshot
@@ -195,7 +186,7 @@ func (e *Engine) Snapshot() (engine.Snapshot, error) {
 		return nil, err
 	}
 	s := &snapshot{e: e}
-	s.snap = e.set.Freeze(func() uint64 {
+	s.snap = e.set.OpenSnapshot(func() uint64 {
 		base := e.checkpoint.Load()
 		s.store = e.store.db.NewSnapshot()
 		return base
@@ -204,7 +195,7 @@ func (e *Engine) Snapshot() (engine.Snapshot, error) {
 }
 
 func (s *snapshot) Close() error {
-	s.e.set.Thaw(s.snap)
+	s.e.set.CloseSnapshot(s.snap)
 	if err := s.store.Close(); err != nil {
 		return fmt.Errorf("closing a snapshot: %w", err)
 	}
@@ -231,7 +222,7 @@ func (s *snapshot) Get(key, dst []byte) ([]byte, bool, error) {
 	return dst, found, err
 }
 
-// errLost is what a read from a revoked snapshot gets.
+// errLost is the error of a read from a revoked snapshot.
 var errLost = fmt.Errorf("%w: too much was changed while it was read", engine.ErrSnapshotLost)
 
 func (s *snapshot) GetMany(keys [][]byte, visit func(i int, value []byte, found bool) error) error {
@@ -246,6 +237,10 @@ func (s *snapshot) GetMany(keys [][]byte, visit func(i int, value []byte, found 
 		}
 	}
 	return nil
+}
+
+func (s *snapshot) Edge(lo, hi []byte, reverse bool, b []byte) (row []byte, key int, found bool, err error) {
+	return engine.EdgeByIter(s, lo, hi, reverse, b)
 }
 
 func (s *snapshot) Iter(lo, hi []byte, reverse bool) engine.Iterator {

@@ -9,10 +9,10 @@ import (
 	lsm "github.com/cockroachdb/pebble/v2"
 )
 
-// Space for deleted rows. A tombstone frees nothing until it is merged with the row, and
-// Pebble does that when it sees fit. So while the disk is full the keys that rounds have
-// deleted are compacted at once, the range of one table of the last level after the other:
-// what a step writes is what is left of a few tables.
+// This file reclaims the space of deleted rows. A tombstone frees nothing until a compaction
+// merges it with the row, whenever Pebble chooses to. So while the disk is full the keys
+// that rounds have deleted are compacted at once, by the range of one table of the last
+// level after the other: a step writes only the remaining rows of a few tables.
 
 // deleted is the range of the keys that were deleted while the disk was full.
 type deleted struct {
@@ -43,14 +43,14 @@ func (d *deleted) take() (lo, hi []byte, any bool) {
 	return lo, hi, any
 }
 
-// reclaimPause is the time after a try that did not do it.
+// reclaimPause is the pause after a try that was not completed.
 const reclaimPause = 2 * time.Second
 
-// reclaimFrom has the space of keys reclaimed that a round has deleted.
+// reclaimFrom requests that the space of keys that a round has deleted be reclaimed.
 func (e *Engine) reclaimFrom(gone *deleted) {
 	if lo, hi, any := gone.take(); any {
 		e.deleted.add(lo, hi)
-		kick(e.reclaim)
+		wake(e.reclaim)
 	}
 }
 
@@ -72,18 +72,18 @@ func (e *Engine) reclaimLoop() {
 		case <-e.reclaim:
 		}
 		if e.full.Load() == nil {
-			continue // the range is kept for when it is full again
+			continue // the range is kept until the disk is full again
 		}
 		lo, hi, any := e.deleted.take()
 		if !any {
 			continue
 		}
-		e.disk.retryNow() // a compaction that waits has the only place, and not these tombstones
+		e.disk.retryNow() // a paused compaction would block this one
 		done, err := e.store.compact(ctx, lo, hi, func() bool { return e.full.Load() != nil })
 		if done && err == nil {
 			continue
 		}
-		e.deleted.add(lo, hi) // look has it tried again
+		e.deleted.add(lo, hi) // Engine.look requests a retry
 		select {
 		case <-e.stop:
 			return
@@ -92,9 +92,9 @@ func (e *Engine) reclaimLoop() {
 	}
 }
 
-// compact merges the rows of a range with their tombstones, in steps, while goOn. done
-// says whether it came to the end, and anything was compacted: Pebble drops what is asked
-// for while it is busy with the same tables, without an error.
+// compact merges the rows of a range with their tombstones, in steps, while goOn returns
+// true. done reports whether it reached the end and anything was compacted: while Pebble
+// is compacting the same tables it drops requests without an error.
 func (s *store) compact(ctx context.Context, lo, hi []byte, goOn func() bool) (done bool, err error) {
 	before := s.compacted()
 	levels, err := s.db.SSTables()

@@ -43,7 +43,7 @@ func appendBytes(b, s []byte) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// readRecord notes what a record says in a batch.
+// readRecord decodes a record into a batch.
 func readRecord(b []byte, batch *engine.Batch) error {
 	r := reader{b: b}
 	for len(r.b) > 0 && !r.bad {
@@ -86,7 +86,7 @@ func readRecord(b []byte, batch *engine.Batch) error {
 	return nil
 }
 
-// reader takes a record apart; after the first failure all it returns is empty.
+// reader decodes a record; after the first failure it returns only empty values.
 type reader struct {
 	b   []byte
 	bad bool

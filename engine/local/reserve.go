@@ -13,19 +13,18 @@ import (
 
 // reserve is disk space that is kept for the time when the disk is full: files of
 // real blocks, which are removed one after the other as writes find no space. So
-// what frees space (deletes, and the compactions that give the space back) can be
-// written, and no write fails in the middle. When there is space again the files
-// are made anew.
+// deletes, and the compactions that free their space, can be written, and no write
+// fails in the middle. When there is space again the files are made anew.
 //
-// A file is allocated under another name first: one that has its name has its
-// space.
+// A file is allocated under another name and then renamed: a file with its final
+// name has its space.
 type reserve struct {
 	fs    vfs.FS
 	dir   string
 	piece int64 // bytes of one file
 
 	mu   sync.Mutex
-	left int // files 0 to left-1 are there
+	left int // files 0 to left-1 exist
 }
 
 const (
@@ -39,17 +38,17 @@ const (
 	allocating = "new"
 )
 
-// How many files a write leaves to those that are more important. Without the journal
-// nothing can be deleted, and a store whose MANIFEST cannot be written, or that cannot
-// be opened, gives no space back at all.
+// How many files of the reserve a kind of write leaves to more important writes. Without
+// the journal nothing can be deleted, and a store whose MANIFEST cannot be written, or
+// that cannot be opened, frees no space at all.
 const (
 	leftByTables  = 6
 	leftByJournal = 3
 	leftByMeta    = 0
 )
 
-// openReserve finds what there is of a reserve. total is the size of the file system,
-// 0 if that is not known. It makes no files: see fill.
+// openReserve finds the existing files of a reserve. total is the size of the file
+// system, 0 if that is not known. openReserve makes no files: see fill.
 func openReserve(fs vfs.FS, dir string, total int64) (*reserve, error) {
 	r := &reserve{fs: fs, dir: dir, piece: max(min(total/reserveShare, mostReserve)/reservePieces&^4095, leastPiece)}
 	names, err := fs.List(dir)
@@ -74,14 +73,14 @@ func openReserve(fs vfs.FS, dir string, total int64) (*reserve, error) {
 
 func (r *reserve) bytes() int64 { return r.piece * reservePieces }
 
-// missing is how many bytes of the reserve were given up.
+// missing is how many bytes the files take that are missing.
 func (r *reserve) missing() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return int64(reservePieces-r.left) * r.piece
 }
 
-// giveUp removes one file if there are more than so many left. It says whether it did.
+// giveUp removes one file if more than leave files are left, and reports whether it did.
 func (r *reserve) giveUp(leave int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -117,8 +116,8 @@ func (r *reserve) fill() error {
 	return nil
 }
 
-// probe says whether so many bytes can be had besides the reserve, which quotas tell in
-// no other way. It must not be asked of a file system that cannot allocate.
+// probe returns an error if bytes cannot be allocated besides the reserve; quotas can be
+// checked in no other way. On a file system without preallocation it checks nothing.
 func (r *reserve) probe(bytes int64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -131,7 +130,7 @@ func (r *reserve) probe(bytes int64) error {
 	return r.fs.Remove(r.path(allocating))
 }
 
-// allocate makes the file that has no number yet.
+// allocate makes the file named allocating.
 func (r *reserve) allocate(bytes int64) (err error) {
 	f, err := r.fs.Create(r.path(allocating), vfs.WriteCategoryUnspecified)
 	if err != nil {
@@ -139,7 +138,7 @@ func (r *reserve) allocate(bytes int64) (err error) {
 	}
 	if err = f.Preallocate(0, bytes); errors.Is(err, syscall.EOPNOTSUPP) || errors.Is(err, syscall.ENOSYS) {
 		err = nil
-		if bytes == r.piece { // a probe is not worth that much writing
+		if bytes == r.piece { // a probe does not write
 			err = writeNoise(f, bytes)
 		}
 	}
@@ -164,7 +163,7 @@ func writeNoise(f vfs.File, bytes int64) error {
 			return err
 		}
 	}
-	return f.Sync() // space that is only promised may be missing later
+	return f.Sync() // delayed allocation may fail later
 }
 
 func (r *reserve) path(name string) string { return r.fs.PathJoin(r.dir, name) }

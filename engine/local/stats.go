@@ -40,7 +40,7 @@ func (e *Engine) Stats() engine.Stats {
 	f := e.set.Figures()
 	s := engine.Stats{
 		MemoryBytes:   f.Mapped + m.BlockCache.Size,
-		OffHeapBytes:  e.set.OffHeap(),
+		OffHeapBytes:  e.set.Mapped(),
 		DiskBytes:     int64(m.DiskSpaceUsage()) + j.Bytes,
 		CacheHits:     e.hits.Load(),
 		CacheMisses:   e.coldReads.Load(),
@@ -56,15 +56,15 @@ func (e *Engine) Stats() engine.Stats {
 	add("resident_limit_bytes", e.rowLimit.Load())
 	add("resident_tombstones", f.Dead)
 	add("resident_range_deletes", f.PendingRanges)
-	add("resident_kept_bytes", e.set.Kept())
+	add("resident_kept_bytes", e.set.PinnedBytes())
 	add("complete_slots", f.Complete)
 	add("incomplete_slots", f.Incomplete)
-	names, nameBytes, ready := e.set.Names()
+	names, nameBytes, ready := e.set.FilterFigures()
 	add("filter_keys", names)
 	add("filter_bytes", nameBytes)
 	add("filter_ready", ready)
 	add("cold_reads", e.coldReads.Load())
-	add("cold_reads_quick", e.quickReads.Load())
+	add("cold_reads_quick", e.noWaitReads.Load())
 	add("rows_evicted", f.Evicted)
 	add("evict_nanos", e.evictNanos.Load())
 	add("snapshot_undo_bytes", e.set.UndoBytes())

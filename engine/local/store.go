@@ -20,20 +20,20 @@ import (
 	"redoubt/engine"
 )
 
-// store is Pebble as it is used here: a set of tables that is read, and that
-// grows by whole write-back rounds. A round builds tables of its own and has
-// Pebble ingest them, which is atomic and durable. So Pebble's WAL and memtables
-// are never used, and what a crash leaves is always the state of a round.
+// store is a Pebble database that changes only by whole write-back rounds. A round
+// builds tables of its own and has Pebble ingest them, which is atomic and durable.
+// So Pebble's WAL and memtables are never used, and a crash always leaves the state
+// of a round.
 type store struct {
 	db     *lsm.DB
 	fs     *diskFS
-	dir    string // Pebble's
-	rounds string // where tables are built
+	dir    string // Pebble's directory
+	rounds string // the directory where tables are built
 	table  sstable.WriterOptions
 
 	tableBytes uint64 // the size at which a round begins another table
 
-	walkers     walkers
+	iterators   iteratorPool
 	compactions *compactions
 
 	builds           atomic.Int64 // number of the next table that is built
@@ -45,7 +45,7 @@ type store struct {
 
 // reserved is the prefix of the engine's own rows in the store:
 //
-//	ff ff ff ff 01      the checkpoint: seq:8, the commit up to which all is here
+//	ff ff ff ff 01      the checkpoint: seq:8, the commit up to which the store is complete
 //	ff ff ff ff 02 key  a counter: sum:8
 var reserved = []byte{0xff, 0xff, 0xff, 0xff}
 
@@ -61,9 +61,9 @@ const pebbleFormat = lsm.FormatColumnarBlocks
 
 // A table of the last level has lastBytes, one of the others upperBytes, and a round
 // begins another one at tableBytes, by default. Small tables have small filters: a
-// filter is read and cached as a whole, that of a table of 32 MB full of small rows has
-// two megabytes, which no shard of a small cache takes, so every cold read would read
-// it anew. The last level, where nearly all rows are, has no filters.
+// filter is read and cached as a whole. The filter of a 32 MB table of small rows has
+// two megabytes, which no shard of a small cache holds, so that every cold read would
+// read it anew. The last level, where nearly all rows are, has no filters.
 const (
 	tableBytes = 8 << 20
 	upperBytes = 4 << 20
@@ -80,7 +80,7 @@ func openStore(fs *diskFS, dir, rounds string, cache int64, log *slog.Logger, fa
 		return nil, err
 	}
 	defer func() {
-		if r := recover(); r != nil { // Pebble has let go of its files by then
+		if r := recover(); r != nil { // Pebble has closed its files by then
 			err = fmt.Errorf("opening the store in %s: %v", dir, r)
 		}
 	}()
@@ -101,13 +101,13 @@ func openStore(fs *diskFS, dir, rounds string, cache int64, log *slog.Logger, fa
 	}
 	o.Experimental.CompactionScheduler = s.compactions
 	for i := range o.Levels {
-		o.Levels[i].BlockSize = 4 << 10 // a cold read takes one, and leaves it as garbage
+		o.Levels[i].BlockSize = 4 << 10 // a cold read allocates one
 		o.TargetFileSizes[i] = lastBytes
 		if i < len(o.Levels)-1 { // Pebble's Get does not use filters of the last level
 			o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 			o.TargetFileSizes[i] = upperBytes
 		}
-		// Snappy while data is young and rewritten often, zstd where it settles.
+		// Snappy for the upper levels, which are rewritten often, zstd for the last one.
 		compression := block.SnappyCompression
 		if i == len(o.Levels)-1 {
 			compression = block.BalancedCompression
@@ -132,14 +132,14 @@ func storeError(doing string, err error) error {
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
-// listener logs what happens behind Pebble's back. Its functions are called with
-// Pebble's mutex held: they must not call Pebble.
+// listener counts and logs failures of Pebble's background work. Its functions are
+// called with Pebble's mutex held and must not call Pebble.
 func (s *store) listener() *lsm.EventListener {
 	return &lsm.EventListener{
 		BackgroundError: func(err error) {
 			if !errors.Is(err, errFrozen) {
 				s.backgroundErrors.Add(1)
-				if !isFull(err) && s.told.due() { // of a full disk volume.go tells
+				if !isFull(err) && s.told.due() { // volume.go logs a full disk
 					s.log.Error("background work of the store failed, it will be tried again", "dir", s.dir, "err", err.Error())
 				}
 			}
@@ -151,9 +151,8 @@ func (s *store) listener() *lsm.EventListener {
 	}
 }
 
-// storeLogger passes Pebble's messages on. Fatalf returns: what it would end the
-// process for is kept from Pebble (see disk.go), and should another reason arise
-// the engine stops taking writes.
+// storeLogger passes Pebble's messages on. Fatalf returns: diskFS hides the known fatal
+// errors from Pebble (see disk.go), and after any other the engine refuses writes.
 type storeLogger struct {
 	log   *slog.Logger
 	fatal func(error)
@@ -185,10 +184,10 @@ func (s *store) get(r lsm.Reader, key, dst []byte) ([]byte, bool, error) {
 	return dst, true, nil
 }
 
-// iter opens an iterator over rows, not the engine's own.
+// iter opens an iterator over the keys from lo to hi.
 func (s *store) iter(r lsm.Reader, lo, hi []byte) (*lsm.Iterator, error) {
 	if len(lo) == 0 {
-		lo = nil // Pebble's spelling of no bound
+		lo = nil // Pebble: no bound
 	}
 	it, err := r.NewIter(&lsm.IterOptions{LowerBound: lo, UpperBound: hi})
 	if err != nil {
@@ -197,8 +196,7 @@ func (s *store) iter(r lsm.Reader, lo, hi []byte) (*lsm.Iterator, error) {
 	return it, nil
 }
 
-// state reads what the engine itself has stored: the checkpoint, and the
-// counters as of it.
+// state reads the engine's own rows: the checkpoint, and the counters as of it.
 func (s *store) state() (seq uint64, counters map[string]int64, err error) {
 	counters = make(map[string]int64)
 	it, err := s.iter(s.db, reserved, nil)
@@ -228,7 +226,7 @@ func (s *store) state() (seq uint64, counters map[string]int64, err error) {
 	return seq, counters, nil
 }
 
-// empty says whether the store has no rows.
+// empty reports whether the store has no rows.
 func (s *store) empty() (bool, error) {
 	it, err := s.iter(s.db, nil, reserved)
 	if err != nil {
@@ -241,17 +239,17 @@ func (s *store) empty() (bool, error) {
 	return none, nil
 }
 
-// builder makes the tables of one round. Rows come in the order of their keys;
-// a range delete comes before the rows behind its beginning, and does not touch
-// the rows of this round.
+// builder writes the tables of one round. Rows are added in the order of their keys. A
+// range delete is added before the rows behind its beginning, and does not delete rows
+// of this round.
 type builder struct {
 	s      *store
 	w      *sstable.Writer
 	paths  []string
-	ranges []span // begun, not yet written
+	ranges []span // range deletes that are not yet written
 	rows   int64
 	bytes  int64
-	gone   deleted // what it deletes
+	gone   deleted // the range of keys that the round deletes
 }
 
 type span struct{ lo, hi []byte }
@@ -264,7 +262,7 @@ func (b *builder) deleteRange(lo, hi []byte) {
 		return
 	}
 	if len(lo) == 0 {
-		lo = []byte{0} // Pebble does not always tell the empty key from no key
+		lo = []byte{0} // Pebble does not always distinguish an empty key from none
 	}
 	if n := len(b.ranges); n > 0 && string(b.ranges[n-1].hi) == string(lo) {
 		b.ranges[n-1].hi = hi // a range over several parts
@@ -288,7 +286,7 @@ func (b *builder) add(key, value []byte, deleted bool) error {
 	return b.w.Set(key, value)
 }
 
-// open makes sure that there is a table to write to. A new one begins at key.
+// open makes sure that there is a table to write to. A new table begins at key.
 func (b *builder) open(key []byte) error {
 	if b.w != nil && b.w.Raw().EstimatedSize() >= b.s.tableBytes {
 		if err := b.close(key); err != nil {
@@ -308,8 +306,8 @@ func (b *builder) open(key []byte) error {
 	return nil
 }
 
-// close ends a table. Ranges that go on behind next, where the following one
-// begins, are cut there; nil: there is no following one.
+// close ends a table. next is where the following table begins: range deletes that
+// reach beyond it are split there. nil means that no table follows.
 func (b *builder) close(next []byte) error {
 	rest := b.ranges[:0]
 	var err error
@@ -331,7 +329,7 @@ func (b *builder) close(next []byte) error {
 	return err
 }
 
-// finish ends the last table and hands all of them to Pebble.
+// finish ends the last table and has Pebble ingest all of them.
 func (b *builder) finish() error {
 	if len(b.ranges) > 0 && b.w == nil {
 		if err := b.open(nil); err != nil {
@@ -346,11 +344,11 @@ func (b *builder) finish() error {
 	if err := b.s.fs.frozenErr(); err != nil {
 		return err
 	}
-	err := b.s.walkers.turn(true, false)
+	err := b.s.iterators.closeIdle(true, false)
 	if err == nil {
 		err = b.s.db.Ingest(context.Background(), b.paths)
 	}
-	if err = errors.Join(err, b.s.walkers.turn(true, false)); err != nil {
+	if err = errors.Join(err, b.s.iterators.closeIdle(true, false)); err != nil {
 		return fmt.Errorf("handing tables to the store: %w", err)
 	}
 	return b.s.fs.frozenErr()
@@ -362,12 +360,12 @@ func (b *builder) abandon() {
 		_ = b.w.Close() // the round has failed already
 	}
 	for _, path := range b.paths {
-		_ = b.s.fs.Remove(path) // it may be gone; the next opening removes the rest
+		_ = b.s.fs.Remove(path) // ingested files are gone; the next openStore removes the rest
 	}
 }
 
-// backlog says how many tables a read may have to look at before the sorted
-// ones, about, and whether that is being made less.
+// backlog returns the number of sublevels of L0, each of which costs a read one more
+// table, and whether a compaction is running.
 func (s *store) backlog() (sublevels int, compacting bool) {
 	m := s.db.Metrics()
 	return int(m.Levels[0].Sublevels), m.Compact.NumInProgress > 0

@@ -68,7 +68,7 @@ func TestDeletedWhileWrittenBack(t *testing.T) {
 	mustRound(t, e)
 	want := map[string]string{"aa2": "new"}
 	for _, when := range []string{"in memory", "evicted", "opened again"} {
-		v, _ := e.Begin(true)
+		v, _ := e.Begin(engine.ViewOptions{})
 		wantRows(t, when, v, want)
 		v.Close()
 		if evictAll(e); when == "evicted" {
@@ -108,7 +108,7 @@ func TestSnapshotOfColdRows(t *testing.T) {
 	check("changed")
 	mustRound(t, e)
 	check("written back")
-	v, _ := e.Begin(true)
+	v, _ := e.Begin(engine.ViewOptions{})
 	for _, key := range []string{"aa02", "aa05", "aa06"} {
 		if _, found, err := v.Get([]byte(key), nil); found || err != nil {
 			t.Errorf("row %s: %v %v", key, found, err)
@@ -155,7 +155,7 @@ func TestUnitDeletedAndFilledAgain(t *testing.T) {
 	if !set.Take(no) {
 		t.Fatal("nothing to write back")
 	}
-	set.Settle(no) // as if it had been written
+	set.Finish(no) // as if it had been written
 	set.Evict(1 << 40)
 	state := func() resident.State {
 		_, state, _ := set.Get([]byte("aaaa2"), engine.Hash([]byte("aaaa2")), nil)
@@ -264,7 +264,7 @@ func TestCheckpointFails(t *testing.T) {
 func TestEmptyKey(t *testing.T) {
 	t.Parallel()
 	e := opened(t, nil)
-	v, _ := e.Begin(true)
+	v, _ := e.Begin(engine.ViewOptions{})
 	if err := newLedger().commit(e, true, []note{put("a", ""), put("", "")}); err == nil || e.Committed() != 0 {
 		t.Errorf("a row with the empty key: %v", err)
 	}
@@ -297,7 +297,7 @@ func TestReservedKeys(t *testing.T) {
 	t.Parallel()
 	e := opened(t, nil)
 	defer e.Close()
-	v, _ := e.Begin(true)
+	v, _ := e.Begin(engine.ViewOptions{})
 	defer v.Close()
 	counter := append(append([]byte{}, counterPrefix...), 'n')
 	mustPut(t, e, put("\xff\xff\xff\xfe", "last row"), note{kind: 'c', key: "n", delta: 7}, delRange("a", "\xff\xff\xff\xff\xff"), put("\xff\xff\xff\xfe", "last row"))

@@ -45,7 +45,7 @@ func see(e *Engine, who string) (*sight, error) {
 		s.to = e.Committed()
 		return s, errors.Join(s.add(snap.Iter(nil, nil, false)), snap.Close())
 	}
-	v, err := e.Begin(who == "waiting view")
+	v, err := e.Begin(engine.ViewOptions{NoWait: who != "waiting view"})
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +152,7 @@ func TestTogether(t *testing.T) {
 	}
 	for i := range uint64(2) {
 		loop(20+i, 50*time.Microsecond, func(rng *rand.Rand) error {
-			v, err := e.Begin(i == 0)
+			v, err := e.Begin(engine.ViewOptions{NoWait: i > 0})
 			if err != nil {
 				return err
 			}

@@ -2,21 +2,22 @@ package local
 
 // Full disks.
 //
-// A store that has no room refuses what would add rows (Engine.Full), reads on, takes
-// what frees space, and goes on by itself when there is room again. Four parts see to
-// that:
+// A store that has no room refuses commits that add rows (Engine.Full), still reads,
+// accepts commits that free space, and resumes by itself when there is room again. Four
+// parts do that:
 //
-//  1. A goroutine looks at the free space once a second. Below a least amount the store
-//     is full, before a write has failed.
-//  2. A write that fails for want of space makes the store full at once. It is tried
-//     again as long as it may take from the reserve (reserve.go, room.go).
-//  3. A write of Pebble's MANIFEST that fails even so waits for space (disk.go).
-//     The round under way waits with it, and nobody else does.
-//  4. While the store is full, commits do not wait for rounds, and rounds are made soon:
-//     tombstones free space only when the store has them.
+//  1. A goroutine checks the free space once a second. Below a minimum the store is
+//     full, before a write has failed.
+//  2. A write that fails for lack of space makes the store full at once. It is retried
+//     as long as it may take from the reserve (reserve.go, reserve_fs.go).
+//  3. A write of Pebble's MANIFEST that fails even so waits for space (disk.go). Only
+//     the round or compaction that it belongs to waits with it.
+//  4. While the store is full, commits wait for rounds only beyond twice the limit of
+//     dirty rows (awaitRoom), and rounds are made soon: tombstones free space only when
+//     the store has them.
 //
-// The store is full until its reserve is whole again and the least amount is free or,
-// where only an attempt can tell (quotas), can be allocated.
+// The store is full until its reserve is whole again and the minimum is free or, where
+// only an attempt can tell (quotas), can be allocated.
 
 import (
 	"fmt"
@@ -31,10 +32,10 @@ import (
 // volume is a file system that the store writes to.
 type volume struct {
 	fs      vfs.FS
-	dir     string // on it
+	dir     string // a directory on it
 	reserve *reserve
-	next    func() int64 // bytes that what comes next may take: a round, a compaction, segments
-	free    atomic.Int64 // bytes, at the last look
+	next    func() int64 // bytes that the next round and compaction, or the next segments, may need
+	free    atomic.Int64 // bytes, as last measured
 	total   atomic.Int64 // 0 if the file system does not tell
 	low     atomic.Bool  // free is below the warning
 }
@@ -47,8 +48,7 @@ func openVolume(fs vfs.FS, dir string, next func() int64) (*volume, error) {
 	return v, err
 }
 
-// openVolumes finds the file systems that the store writes to, and makes their reserves
-// whole.
+// openVolumes finds the file systems that the store writes to, and fills their reserves.
 func (e *Engine) openVolumes(o Options, journal string) error {
 	e.SetDiskWarning(o.DiskWarning)
 	v, err := openVolume(o.FS, o.Dir, func() int64 {
@@ -67,13 +67,13 @@ func (e *Engine) openVolumes(o Options, journal string) error {
 	for _, v := range e.volumes {
 		if err := v.check(false); err != nil {
 			_ = e.noRoom(v, err)
-			e.deleted.add(nil, reserved) // what was deleted before the start is not known
+			e.deleted.add(nil, reserved) // keys deleted before the start are not known
 		}
 	}
 	return nil
 }
 
-// sameDevice says whether two paths are on one file system, or nobody knows.
+// sameDevice reports whether two paths are on one file system, or this is not known.
 func sameDevice(fs vfs.FS, a, b string) bool {
 	number := func(string) (uint64, bool) { return 0, false }
 	if fs == vfs.Default {
@@ -96,18 +96,18 @@ const reserveDir = "reserve"
 func (v *volume) measure() {
 	u, err := v.fs.GetDiskUsage(v.dir)
 	if err != nil {
-		u = vfs.DiskUsage{} // not every file system tells, and a write will
+		u = vfs.DiskUsage{} // not every file system tells; a write will fail
 	}
 	v.free.Store(int64(u.AvailBytes))
 	v.total.Store(int64(u.TotalBytes))
 }
 
-// mostCompacted is about as much as a compaction writes before it gives space back. A
-// small store is compacted as a whole.
+// mostCompacted is about how many bytes a compaction writes before it frees space. A small
+// store is compacted as a whole.
 const mostCompacted = 128 << 20
 
-// least is how much must be free besides the reserve: what is taken before space is
-// given back, and as much as the reserve.
+// least is how many bytes must be free besides the reserve: those that next says, and as
+// many as the reserve has; at most an eighth of the file system.
 func (v *volume) least() int64 {
 	least := v.next() + v.reserve.bytes()
 	if total := v.total.Load(); total > 0 {
@@ -116,9 +116,9 @@ func (v *volume) least() int64 {
 	return least
 }
 
-// check says what is missing, or nil if there is room for writes. It makes the reserve
-// whole if it can. full is whether the store is full now: a little more is asked for
-// then, lest it be full again at once.
+// check returns an error if there is no room for writes, else it fills the reserve. full is
+// whether the store is full now: a quarter more is then needed, so that the store is not
+// full again at once.
 func (v *volume) check(full bool) error {
 	v.measure()
 	least, missing := v.least(), v.reserve.missing()
@@ -137,13 +137,13 @@ func (v *volume) check(full bool) error {
 	return v.reserve.fill()
 }
 
-// plentyFree is so much that the size of the store's tables does not matter.
+// plentyFree is the free space from which on the size of the tables does not matter.
 const plentyFree = 4 << 30
 
-// lookPause is the time between two looks at the free space.
+// lookPause is the time between two checks of the free space.
 const lookPause = time.Second
 
-// volumeLoop looks at the free space.
+// volumeLoop checks the free space periodically.
 func (e *Engine) volumeLoop() {
 	ticker := time.NewTicker(lookPause)
 	defer ticker.Stop()
@@ -157,8 +157,8 @@ func (e *Engine) volumeLoop() {
 	}
 }
 
-// look decides whether the store is full, and says so in the log: when it begins, once a
-// minute, and when it ends.
+// look decides whether the store is full, and logs that at the beginning, once a minute,
+// and at the end.
 func (e *Engine) look(now time.Time) {
 	was := e.full.Load()
 	room := true
@@ -183,17 +183,17 @@ func (e *Engine) look(now time.Time) {
 		if p := e.roundErr.Load(); p != nil && isFull(*p) {
 			e.roundErr.CompareAndSwap(p, nil) // the next round finds space
 		}
-		kick(e.writeback)
+		wake(e.writeback)
 	default:
 		e.tellFull(*was, now)
 		if e.journal.Last() != e.checkpoint.Load() {
-			kick(e.writeback)
+			wake(e.writeback)
 		}
-		kick(e.reclaim)
+		wake(e.reclaim)
 	}
 }
 
-// noRoom makes the store full. It returns what commits are refused with.
+// noRoom makes the store full, and returns the error for refused commits.
 func (e *Engine) noRoom(v *volume, cause error) error {
 	full := fmt.Errorf("%w: the disk of %s is full (%w): free space there or delete keys (DEL, UNLINK and FLUSHALL work), then writes go on by themselves",
 		engine.ErrReadOnly, v.dir, cause)
@@ -203,7 +203,7 @@ func (e *Engine) noRoom(v *volume, cause error) error {
 	return full
 }
 
-// clearPause is how long writes must have gone on until a full disk is news.
+// clearPause is how long the disk must have had room before a full disk is logged at once.
 const clearPause = 10 * time.Second
 
 func (e *Engine) tellFull(full error, now time.Time) {
@@ -223,12 +223,12 @@ func (e *Engine) Full() error {
 	return nil
 }
 
-// SetDiskWarning sets the share of a file system, in percent, below which free space is
-// warned of. 0: never.
+// SetDiskWarning sets the share of a file system, in percent, below which a warning of low
+// free space is logged. 0: never.
 func (e *Engine) SetDiskWarning(percent int) { e.diskWarning.Store(int64(percent)) }
 
-// warn says once that there is little space, before there is none: twice what is needed
-// at least, which on a small file system is more than the share.
+// warn logs once that space is low: below the share of SetDiskWarning, or below twice the
+// minimum, which is more on a small file system.
 func (e *Engine) warn(v *volume) {
 	total, free := v.total.Load(), v.free.Load()
 	limit := total / 100 * e.diskWarning.Load()

@@ -2,7 +2,7 @@ package local
 
 import "syscall"
 
-// device is the number of the file system that a path is on, if that is known.
+// device returns the number of the file system that a path is on. It returns false if unknown.
 func device(path string) (uint64, bool) {
 	var st syscall.Stat_t
 	if err := syscall.Stat(path, &st); err != nil {

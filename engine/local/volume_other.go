@@ -2,5 +2,5 @@
 
 package local
 
-// device does not know: the store and its journal are taken to be on one file system.
+// device knows no numbers: the store and its journal count as on one file system.
 func device(string) (uint64, bool) { return 0, false }

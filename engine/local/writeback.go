@@ -19,22 +19,22 @@ import (
 //     row here. The last rows are the counters and S itself.
 //  3. The journal is synced up to the newest commit, whatever the policy. Rows
 //     that the tables hold may be newer than S, and rows that were changed since
-//     they were taken are not in them: for both the journal must have the rest
-//     of the story, also after a power cut.
+//     they were taken are not in them: for both the journal must have all later
+//     commits, also after a power cut.
 //  4. Pebble ingests the tables: atomically and durably.
-//  5. The rows become clean, tombstones go, S is the checkpoint, and journal
-//     segments up to S are removed.
+//  5. The rows become clean, their tombstones are dropped, S is the checkpoint, and
+//     journal segments up to S are removed.
 //
 // A crash before 4 leaves the store at the round before, after it at S; the
 // journal from there on gives the same rows either way, since a record holds
 // whole rows and is replayed in order. Counters are sums, and hence stored
 // exactly as of S.
 //
-// A round that fails gives its rows back as dirty and is tried again; when dirty
-// rows then fill their share, commits are refused with the reason.
+// A round that fails leaves its rows dirty and is retried; when dirty rows then
+// reach their limit, commits are refused with the reason.
 
 const (
-	// idleRound is after how long even few dirty rows are written back.
+	// idleRound is the time after which even few dirty rows are written back.
 	idleRound = 30 * time.Second
 	// retryRound is the pause after a round that failed.
 	retryRound = time.Second
@@ -54,21 +54,21 @@ func (e *Engine) writebackLoop() {
 			return
 		}
 		if err := e.Round(); err != nil {
-			select { // not at once, though every commit may ask for it
+			select { // not at once, though commits may wake the loop
 			case <-e.stop:
 				return
 			case <-time.After(retryRound):
 			}
-			kick(e.writeback)
+			wake(e.writeback)
 		}
 		timer.Reset(idleRound)
 	}
 }
 
-// awaitStore waits while the store has many tables to compact: adding more would
-// make reads slow. Dirty rows pile up meanwhile, and slow the writers down. But
-// it does not wait for compactions that do not run or fail: after one that failed Pebble
-// leaves its keys alone for half a minute, and looks again only when tables come.
+// awaitStore waits while the store has many tables to compact: more tables would make
+// reads slow. Dirty rows pile up meanwhile, and back pressure slows the writers down.
+// It does not wait for compactions that do not run or fail: after a failure Pebble avoids
+// the keys for half a minute, and checks again only when tables are added.
 func (e *Engine) awaitStore() error {
 	for idle := 0; idle < 2 && e.roundErr.Load() == nil && e.failure.Load() == nil && e.disk.tableErr.Load() == nil && e.full.Load() == nil; idle++ {
 		sublevels, compacting := e.store.backlog()
@@ -87,7 +87,7 @@ func (e *Engine) awaitStore() error {
 	return nil
 }
 
-// Round writes back everything that is dirty now.
+// Round writes back all rows that are dirty now.
 func (e *Engine) Round() error {
 	e.round.Lock()
 	defer e.round.Unlock()
@@ -115,7 +115,7 @@ func (e *Engine) Round() error {
 	return err
 }
 
-// logPause is the time between two lines of the log about a failure that goes on.
+// logPause is the time between two log lines about a failure that persists.
 const logPause = time.Minute
 
 // seldom is due once per logPause.
@@ -126,7 +126,7 @@ func (s *seldom) due() bool {
 	return (last == 0 || now-last > int64(logPause)) && s.last.CompareAndSwap(last, now)
 }
 
-// room is closed when a round ends.
+// room returns a channel that is closed when the next round ends.
 func (e *Engine) room() <-chan struct{} {
 	e.roomMu.Lock()
 	defer e.roomMu.Unlock()
@@ -179,9 +179,9 @@ func (e *Engine) writeBack() (err error) {
 		return err
 	}
 	for _, no := range taken {
-		e.set.Settle(no)
+		e.set.Finish(no)
 	}
-	e.checkpoint.Store(seq) // after the last Settle: see resident.Snapshot
+	e.checkpoint.Store(seq) // after the last Finish: see resident.Snapshot
 	e.checkpointAt.Store(time.Now().UnixNano())
 	e.settledBytes.Store(appended)
 	e.counters.forget(sums)
@@ -191,13 +191,13 @@ func (e *Engine) writeBack() (err error) {
 		e.reclaimFrom(&b.gone)
 	}
 	if err := e.journal.Remove(seq); err != nil {
-		// The round is done; the segments go with a later one.
+		// The round is done; a later one removes the segments.
 		e.log.Warn("removing old journal segments failed", "dir", e.dir, "err", err)
 	}
 	return nil
 }
 
-// addState adds the engine's own rows, which come behind all others.
+// addState adds the engine's own rows, which sort behind all others.
 func (b *builder) addState(seq uint64, sums map[string]int64) error {
 	err := b.add(checkpointKey, binary.BigEndian.AppendUint64(nil, seq), false)
 	for _, key := range slices.Sorted(maps.Keys(sums)) {

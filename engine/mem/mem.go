@@ -1,5 +1,5 @@
 // Package mem is the engine that keeps its rows in memory and nowhere else: the
-// reference for the other engines, and the store for those who want a cache.
+// reference for the other engines, and the store of a server that is a cache.
 //
 // Rows are found through a hash table, sharded by the hash of the key. Their
 // order is kept in small B-trees, one for all keys that share their first two
@@ -13,9 +13,9 @@
 // Snapshots: every row carries the number of the commit that wrote it. While a
 // snapshot is open that may need the old value, a write pushes it on a chain of
 // versions instead of overwriting it. Rows with a chain, and deleted rows that
-// had to stay, are noted in a trail and tidied up when the last snapshot that
-// needs them closes. Without a snapshot values are overwritten in place and a steady load
-// allocates nothing.
+// had to stay, are noted in a trail and cleaned up when the last snapshot that
+// needs them closes. Without a snapshot values are overwritten in place, and a
+// steady load allocates nothing.
 //
 // Rejected: one ordered tree for everything (a look-up then costs a dozen cache
 // misses instead of two or three); locking out writers while a snapshot is open.
@@ -34,9 +34,10 @@ import (
 
 const shards = 256
 
-// Engine is the store.
+// Engine is a store in memory. It implements engine.Engine.
 type Engine struct {
-	// gate: commits hold it shared, opening a snapshot takes it alone, so that
+	engine.Uncounted
+	// gate: commits hold it shared, opening a snapshot takes it exclusively, so that
 	// a snapshot falls between commits.
 	gate  sync.RWMutex
 	seq   atomic.Uint64 // the newest commit
@@ -52,7 +53,7 @@ type Engine struct {
 	snapMu sync.Mutex
 	snaps  map[uint64]int // open snapshots by their commit number
 	newest atomic.Uint64  // the newest open snapshot's number + 1; 0 if none
-	trail  []trace        // in the order of commits, about
+	trail  []trace        // roughly in the order of commits
 	closed atomic.Bool
 	views  sync.Pool
 }
@@ -60,7 +61,7 @@ type Engine struct {
 type shard struct {
 	mu   sync.RWMutex
 	rows table
-	_    [64]byte // shards are locked by different cores
+	_    [64]byte // padding against false sharing
 }
 
 // part orders the rows whose keys share their first two bytes.
@@ -90,7 +91,7 @@ func partOf(key []byte) int {
 }
 
 // Begin opens a view, which reads the latest state and never has to wait.
-func (e *Engine) Begin(bool) (engine.View, error) {
+func (e *Engine) Begin(engine.ViewOptions) (engine.View, error) {
 	if e.closed.Load() {
 		return nil, engine.ErrClosed
 	}
@@ -99,12 +100,12 @@ func (e *Engine) Begin(bool) (engine.View, error) {
 	return v, nil
 }
 
-// view is the engine with room to work in.
+// view is the engine with scratch memory for Prefetch.
 type view struct {
 	*Engine
 	hashes  []uint64
 	found   []*row
-	touched byte // what Prefetch read, so that it is read
+	touched byte // a sum of what Prefetch read, so that the compiler keeps the reads
 }
 
 func (v *view) Close() {
@@ -113,7 +114,7 @@ func (v *view) Close() {
 	v.views.Put(v)
 }
 
-// Memory is how many bytes the rows take.
+// Memory is about how many bytes the rows occupy.
 func (e *Engine) Memory() int64 { return e.bytes.Load() }
 
 // Get implements engine.Reader.
@@ -155,11 +156,16 @@ func (e *Engine) getMany(keys [][]byte, visit func(int, []byte, bool) error, seq
 	return nil
 }
 
+// Edge implements engine.Reader.
+func (e *Engine) Edge(lo, hi []byte, reverse bool, b []byte) (row []byte, key int, found bool, err error) {
+	return engine.EdgeByIter(e, lo, hi, reverse, b)
+}
+
 // Prefetch brings rows into the processor's cache. The look-up of a row is a
 // chain of a few cache misses; here the misses of many rows overlap, since
-// nothing in a pass depends on what the pass found for another row. Hence all
-// locks are taken before it: an atomic operation in between would make the
-// processor wait for what is under way.
+// nothing in a pass depends on what the pass found for another row. All locks are
+// taken before the passes: an atomic operation in between would make the processor
+// wait for pending loads.
 func (v *view) Prefetch(keys [][]byte) (cold int) {
 	v.hashes = v.hashes[:0]
 	var locked [shards]bool
@@ -228,7 +234,7 @@ func (e *Engine) Commit(b *engine.Batch) (engine.Ticket, error) {
 	return engine.Ticket(seq), nil
 }
 
-// lock locks the shards of all rows of the batch. A range delete may touch any.
+// lock locks the shards of all rows of the batch; all shards if it has a range delete.
 func (e *Engine) lock(b *engine.Batch) (locked [shards]bool) {
 	for range b.Ranges() {
 		for i := range locked {
@@ -294,8 +300,8 @@ func (e *Engine) put(h uint64, key, value []byte, seq uint64) {
 	}
 }
 
-// needed says whether an open snapshot may read the row's present version,
-// which commit seq is about to replace. If so the row is in the trail.
+// needed reports whether an open snapshot may read the row's present version,
+// which commit seq is about to replace. If so it has added the row to the trail.
 func (e *Engine) needed(r *row, seq uint64) bool {
 	return e.newest.Load() > r.seq && e.follow(r, seq)
 }
@@ -307,8 +313,8 @@ type trace struct {
 	seq uint64
 }
 
-// follow notes that the row must be tidied up. It says false when the last
-// snapshot has just been closed: nobody would come to do it.
+// follow adds the row to the trail, for tidy. It returns false if the last snapshot has
+// just been closed, since no Close would then call tidy.
 func (e *Engine) follow(r *row, seq uint64) bool {
 	e.snapMu.Lock()
 	defer e.snapMu.Unlock()
@@ -423,23 +429,23 @@ func (e *Engine) Counter(key []byte) (int64, error) {
 	return e.counters[string(key)], nil
 }
 
-// Committed and Durable are the same: all that memory can promise, it has.
+// Committed and Durable are the same: nothing in memory can become more durable.
 func (e *Engine) Committed() engine.Ticket { return engine.Ticket(e.seq.Load()) }
 func (e *Engine) Durable() engine.Ticket   { return engine.Ticket(e.seq.Load()) }
 
-// OnDurable has nothing to report.
+// OnDurable never calls its function: a commit counts as durable when Commit returns.
 func (e *Engine) OnDurable(func()) {}
 
 // Err is always nil.
 func (e *Engine) Err() error { return nil }
 
-// Congested is never so: memory takes commits as fast as they come.
+// Congested is always false: memory takes commits as fast as they come.
 func (e *Engine) Congested() bool { return false }
 
-// Full is never so: what bounds the data is maxmemory, and the server asks for that.
+// Full is always nil: maxmemory limits the data, and the server enforces it.
 func (e *Engine) Full() error { return nil }
 
-// Checkpoint has nowhere to write from.
+// Checkpoint is not supported: the store is not on disk.
 func (e *Engine) Checkpoint(string) error { return errors.ErrUnsupported }
 
 // Capabilities implements engine.Engine.

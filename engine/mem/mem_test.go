@@ -43,7 +43,7 @@ func commit(t testing.TB, e *Engine, fill func(*engine.Batch)) {
 	t.Helper()
 	var b engine.Batch
 	fill(&b)
-	v, err := e.Begin(true)
+	v, err := e.Begin(engine.ViewOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +171,7 @@ func TestPrefetch(t *testing.T) {
 		keys = append(keys, fmt.Append(nil, "key", i))
 	}
 	keys = append(keys, keys[0], keys[0], nil, []byte{})
-	v, _ := e.Begin(true)
+	v, _ := e.Begin(engine.ViewOptions{})
 	v.Prefetch(nil)
 	v.Prefetch(keys)
 	v.Close()
@@ -184,7 +184,7 @@ func TestPrefetch(t *testing.T) {
 			for range 300 {
 				from := rng.IntN(len(keys))
 				if w < 2 {
-					v, _ := e.Begin(true)
+					v, _ := e.Begin(engine.ViewOptions{})
 					v.Prefetch(keys[from:])
 					v.Prefetch(keys[:from])
 					v.Close()
@@ -203,7 +203,7 @@ func TestPrefetch(t *testing.T) {
 		}()
 	}
 	wait.Wait()
-	v, _ = e.Begin(true)
+	v, _ = e.Begin(engine.ViewOptions{})
 	v.Prefetch(keys)
 	v.Prefetch(keys[:1])
 	mv := v.(*view)

@@ -111,7 +111,7 @@ func (w *world) commit() {
 			w.rows[string(k)] = string(v)
 		}
 	}
-	v, _ := w.e.Begin(true)
+	v, _ := w.e.Begin(engine.ViewOptions{})
 	defer v.Close()
 	if _, err := v.Commit(&b); err != nil {
 		w.t.Fatal(err)

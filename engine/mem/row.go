@@ -1,14 +1,13 @@
 package mem
 
-// row is one row. Its key never changes; the rest belongs to the lock of its
-// shard.
+// row is one row. Its key never changes; the lock of its shard guards the other fields.
 type row struct {
 	key []byte
 	version
 }
 
 type version struct {
-	seq  uint64 // the commit that wrote it
+	seq  uint64 // the commit that wrote this version
 	val  []byte // nil: the row does not exist
 	prev *version
 }
@@ -27,8 +26,8 @@ func (r *row) at(seq uint64) *version {
 
 const latest = ^uint64(0)
 
-// newRow makes a row with copies of its key and value. Short ones lie behind
-// the row in the same allocation: with many rows the price of a look-up is the
+// newRow makes a row with copies of its key and value. If they are short, they lie
+// behind the row in the same allocation: with many rows the cost of a look-up is the
 // number of different pages that it touches.
 func newRow(key, value []byte, seq uint64) *row {
 	var r *row

@@ -6,8 +6,14 @@ import (
 
 // snapshot reads the state after one commit.
 type snapshot struct {
+	engine.Uncounted
 	e   *Engine
 	seq uint64
+}
+
+// Edge implements engine.Reader.
+func (s *snapshot) Edge(lo, hi []byte, reverse bool, b []byte) (row []byte, key int, found bool, err error) {
+	return engine.EdgeByIter(s, lo, hi, reverse, b)
 }
 
 // Snapshot implements engine.Engine.
@@ -19,14 +25,14 @@ func (e *Engine) Snapshot() (engine.Snapshot, error) {
 }
 
 func (e *Engine) snapshot() *snapshot {
-	e.gate.Lock() // no commit is under way
+	e.gate.Lock() // waits until no commit is under way
 	defer e.gate.Unlock()
 	e.snapMu.Lock()
 	defer e.snapMu.Unlock()
 	seq := e.seq.Load()
 	e.snaps[seq]++
 	e.newest.Store(seq + 1)
-	return &snapshot{e, seq}
+	return &snapshot{e: e, seq: seq}
 }
 
 func (s *snapshot) Get(key, dst []byte) ([]byte, bool, error) { return s.e.get(key, dst, s.seq) }
@@ -39,7 +45,7 @@ func (s *snapshot) Iter(lo, hi []byte, reverse bool) engine.Iterator {
 	return newIter(s, lo, hi, reverse, false)
 }
 
-// Close forgets the snapshot, and tidies up what only it needed.
+// Close closes the snapshot and drops the versions that only it needed.
 func (s *snapshot) Close() error {
 	e := s.e
 	e.snapMu.Lock()
@@ -63,8 +69,8 @@ func (s *snapshot) Close() error {
 	return nil
 }
 
-// span returns the newest open snapshot's number + 1, 0 if none is open, and
-// the oldest one's, the newest commit's if none is. snapMu is held.
+// span returns the number of the newest open snapshot + 1, and the number of the oldest
+// one; if none is open, 0 and the number of the newest commit. snapMu is held.
 func (e *Engine) span() (newest, oldest uint64) {
 	oldest = e.seq.Load()
 	for seq := range e.snaps {
@@ -73,9 +79,9 @@ func (e *Engine) span() (newest, oldest uint64) {
 	return newest, oldest
 }
 
-// tidy drops the versions of a row that no snapshot sees, and the row if they
-// all see it dead. What is open is asked for again under the shard's lock: a
-// commit may have deleted the row since, relying on this call.
+// tidy drops the versions of a row that no snapshot sees, and the row itself if every
+// snapshot sees it deleted. It calls span again under the shard's lock: a commit may
+// have deleted the row since, relying on this call.
 func (e *Engine) tidy(r *row) {
 	h := engine.Hash(r.key)
 	s := e.shardOf(h)
@@ -86,7 +92,7 @@ func (e *Engine) tidy(r *row) {
 	e.snapMu.Unlock()
 	v := r.at(oldest)
 	if v == nil || s.rows.find(h, r.key) != r {
-		return // younger than all that, or already gone
+		return // written after the oldest snapshot, or already removed
 	}
 	v.prev = nil
 	if r.dead() && v == &r.version {
@@ -94,13 +100,13 @@ func (e *Engine) tidy(r *row) {
 	}
 }
 
-// Iter implements engine.Reader: a short-lived snapshot.
+// Iter implements engine.Reader, on a snapshot of its own.
 func (e *Engine) Iter(lo, hi []byte, reverse bool) engine.Iterator {
 	return newIter(e.snapshot(), lo, hi, reverse, true)
 }
 
-// iter walks the parts in order and takes rows out of them in pieces, so that
-// it holds no lock while its user works.
+// iter walks over the parts in order and collects their rows in pieces, so that it holds
+// no lock between calls.
 type iter struct {
 	snap    *snapshot
 	own     bool // the snapshot is the iterator's own
@@ -148,7 +154,7 @@ func (it *iter) Next() bool {
 	}
 }
 
-// read copies the row as the snapshot sees it.
+// read copies the row as the snapshot sees it, and reports whether the row exists there.
 func (it *iter) read(r *row) bool {
 	s := it.snap.e.shardOf(engine.Hash(r.key))
 	s.mu.RLock()
@@ -161,7 +167,7 @@ func (it *iter) read(r *row) bool {
 	return true
 }
 
-// fill takes the next piece of rows.
+// fill collects the next piece of rows. It returns false at the end.
 func (it *iter) fill() bool {
 	lo, hi := it.lo, it.hi
 	if n := len(it.piece); n > 0 { // go on behind the last row of the piece

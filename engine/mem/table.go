@@ -2,8 +2,8 @@ package mem
 
 import "bytes"
 
-// table is a hash table of rows: open addressing, linear probing, removal by
-// moving the rest of the run back.
+// table is a hash table of rows with open addressing, linear probing, and deletion by
+// backward shift.
 type table struct {
 	slots []slot
 	used  int
@@ -14,7 +14,8 @@ type slot struct {
 	row  *row
 }
 
-// place is where the search for a hash begins. The top byte chose the shard.
+// place is the first slot to probe for a hash. It uses the low bits; the top byte has
+// chosen the shard.
 func (t *table) place(hash uint64) int { return int(hash) & (len(t.slots) - 1) }
 
 func (t *table) find(hash uint64, key []byte) *row {
@@ -32,8 +33,7 @@ func (t *table) find(hash uint64, key []byte) *row {
 	}
 }
 
-// likely returns the row that find would most probably return, without a look
-// at the row itself.
+// likely returns the row that find would most probably return, without reading the row.
 func (t *table) likely(hash uint64) *row {
 	if len(t.slots) == 0 {
 		return nil

@@ -76,7 +76,7 @@ func TestNothingIsLost(t *testing.T) {
 					unknown[a].Add(1)
 					unknown[b].Add(1)
 					failures.Add(1)
-				case errors.Is(err, engine.ErrUnavailable):
+				case engine.Transient(err):
 					failures.Add(1)
 				case errors.Is(err, engine.ErrConflict):
 					conflicts.Add(1)

@@ -11,26 +11,26 @@ import (
 	"redoubt/engine"
 )
 
-// clock carries the store's time on between two looks at it.
+// clock estimates the store's time between two timestamps from PD.
 //
-// A timestamp says that the store's time had come to some millisecond before the
-// answer arrived; how long before is not known, and PD moves the milliseconds on in
-// steps of some tens. So each is a lower bound of how far the store is ahead of this
-// machine's monotonic clock, and the greatest one of the last while is taken. That it
-// is forgotten after a while lets the clock follow one that runs slower.
+// A timestamp says that the store's time had reached some millisecond before the answer
+// arrived; how long before is not known, and PD advances the milliseconds in steps of
+// some tens. So each timestamp is a lower bound of how far the store's clock is ahead of
+// this machine's monotonic clock. The clock takes the greatest bound of the present
+// window and the last one, so that it follows a store whose clock runs slower.
 type clock struct {
 	latest atomic.Uint64 // the newest timestamp seen
 
 	mu       sync.Mutex
-	begin    time.Time     // a place on the monotonic clock
-	now, was time.Duration // how far ahead: the greatest of this window, and of the last
+	begin    time.Time     // the monotonic clock at the first timestamp
+	now, was time.Duration // how far ahead: the greatest bound of this window, and of the last
 	since    time.Time     // when this window began
-	last     time.Duration // what was told last, since the epoch
+	last     time.Duration // the time that at returned last, since the epoch
 }
 
 const clockWindow = 10 * time.Second
 
-// observe notes a timestamp that arrived at some time of this machine.
+// observe notes a timestamp that arrived at the given time of this machine.
 func (c *clock) observe(ts uint64, at time.Time) {
 	for {
 		old := c.latest.Load()
@@ -53,7 +53,7 @@ func (c *clock) observe(ts uint64, at time.Time) {
 	c.now = max(c.now, ahead)
 }
 
-// at is the store's time at a time of this machine.
+// at converts a time of this machine to the store's time. It never goes back.
 func (c *clock) at(t time.Time) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -64,11 +64,23 @@ func (c *clock) at(t time.Time) time.Time {
 	return time.Unix(0, int64(c.last))
 }
 
-// newest is a timestamp that comes before all that will be asked for.
+// newest is the newest timestamp seen: every later request to PD returns a greater one.
 func (c *clock) newest() uint64 { return c.latest.Load() }
 
-// keepClock looks at the store's time now and then.
+// keepClock requests a timestamp periodically, which the clock observes.
 func (e *Engine) keepClock() {
+	e.periodically("the store's time is not known", func(ctx context.Context) error {
+		_, err := e.timestamp(ctx)
+		return err
+	})
+}
+
+// refreshEvery is how often time and counters are read by default.
+const refreshEvery = time.Second
+
+// periodically calls f until the engine is closed, with background priority. failed is the
+// text to log when f fails.
+func (e *Engine) periodically(failed string, f func(ctx context.Context) error) {
 	tick := time.NewTicker(e.opt.every)
 	defer tick.Stop()
 	for {
@@ -78,15 +90,12 @@ func (e *Engine) keepClock() {
 		case <-tick.C:
 		}
 		ctx, cancel := context.WithTimeout(behind(e.ctx), e.opt.Timeout)
-		if _, err := e.timestamp(ctx); err != nil {
-			e.log.Debug("the store's time is not known", "err", err)
+		if err := f(ctx); err != nil {
+			e.log.Debug(failed, "err", err)
 		}
 		cancel()
 	}
 }
-
-// lookEvery is how often time and counters are looked at, as a rule.
-const lookEvery = time.Second
 
 // Now implements engine.Shared.
 func (e *Engine) Now() time.Time { return e.clock.at(time.Now()) }
@@ -97,7 +106,7 @@ func (e *Engine) Stamp() (engine.Stamp, error) {
 	return engine.Stamp(ts), err
 }
 
-// NextID implements engine.Shared: timestamps are given out once.
+// NextID implements engine.Shared: PD never returns a timestamp twice.
 func (e *Engine) NextID() (uint64, error) { return e.fresh() }
 
 func (e *Engine) fresh() (uint64, error) {
@@ -109,9 +118,9 @@ func (e *Engine) fresh() (uint64, error) {
 	return e.timestamp(ctx)
 }
 
-// Later implements engine.Shared, and goes back if d is negative.
+// Later implements engine.Shared; d may be negative.
 func (e *Engine) Later(s engine.Stamp, d time.Duration) engine.Stamp {
-	const unit = int64(1) << 18 // of a millisecond
+	const unit = int64(1) << 18 // timestamps per millisecond
 	ms, rest := int64(d/time.Millisecond), int64(d%time.Millisecond)
 	return s + engine.Stamp(ms*unit+rest*unit/int64(time.Millisecond))
 }

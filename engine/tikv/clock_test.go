@@ -138,7 +138,7 @@ func TestReaders(t *testing.T) {
 
 func TestPlaces(t *testing.T) {
 	t.Parallel()
-	var p places
+	var p viewLimit
 	p.resize(2)
 	ctx, cancel := context.WithCancel(t.Context())
 	for range 2 {

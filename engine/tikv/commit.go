@@ -15,12 +15,12 @@ import (
 	"redoubt/engine"
 )
 
-// Commit implements engine.View. The ticket is taken before the commit: as soon as
-// anybody sees it, it is safe.
+// Commit implements engine.View. The ticket is taken before the commit, so that a
+// commit that a reader sees has a ticket and is durable.
 func (v *view) Commit(b *engine.Batch) (engine.Ticket, error) {
 	switch {
-	case v.lone:
-		return 0, errLone
+	case v.o.PointRead:
+		return 0, errPointRead
 	case v.settled:
 		return 0, errors.New("a second commit on one view")
 	case v.closed:
@@ -29,7 +29,7 @@ func (v *view) Commit(b *engine.Batch) (engine.Ticket, error) {
 		return 0, engine.ErrClosed
 	}
 	v.settled = true
-	if b.Len() == 0 && (v.snap == nil || !checks(b)) { // nobody can have changed what was not read
+	if b.Len() == 0 && (v.snap == nil || !checks(b)) { // no checks, or no read for them to be about
 		if b.Empty() {
 			return 0, nil
 		}
@@ -44,7 +44,11 @@ func (v *view) Commit(b *engine.Batch) (engine.Ticket, error) {
 		return 0, err
 	}
 	ticket := engine.Ticket(v.e.seq.Add(1))
-	if err := v.e.commit(v.ctx, v.txn, v.began, v.before); err != nil {
+	before := v.o.CommitBefore
+	if b.Len() == 0 { // checks only: nothing takes effect
+		before = nil
+	}
+	if err := v.e.commit(v.ctx, v.txn, v.began, before); err != nil {
 		return 0, err
 	}
 	v.e.counters.add(b)
@@ -62,7 +66,7 @@ func checks(b *engine.Batch) bool {
 	return false
 }
 
-// gather puts the batch into the transaction.
+// gather adds the writes and checks of the batch to the transaction.
 func (v *view) gather(b *engine.Batch) error {
 	for lo, hi := range b.Ranges() {
 		if err := v.deleteRange(lo, hi); err != nil {
@@ -82,7 +86,7 @@ func (v *view) gather(b *engine.Batch) error {
 			if size := len(key) + len(buf); size > maxRow {
 				return fmt.Errorf("a name with its value, or an element, takes %d bytes, more than the %d of a row in TiKV", size, maxRow)
 			}
-			err = v.txn.Set(key, buf) // it makes a copy
+			err = v.txn.Set(key, buf) // Set copies buf
 		}
 		if errors.As(err, new(*tikverr.ErrTxnTooLarge)) {
 			return fmt.Errorf("more than %d bytes at once are too much for a transaction in TiKV", maxCommit)
@@ -102,15 +106,16 @@ func (v *view) gather(b *engine.Batch) error {
 	if len(locks) == 0 {
 		return nil
 	}
-	// An optimistic transaction only notes them: the commit locks what it does not
-	// write, and so meets who has changed it.
+	// An optimistic transaction only notes the keys: its commit locks those that it does
+	// not write, and so conflicts with changes of them.
 	return v.txn.LockKeys(v.ctx, kv.NewLockCtx(0, kv.LockNoWait, time.Now()), locks...)
 }
 
-// maxRangeRows are of a range delete, in one transaction.
+// maxRangeRows is how many rows one range delete may delete.
 const maxRangeRows = 100_000
 
-// writable is where a row is stored that a commit may touch.
+// writable returns the key under which a row is stored, or an error if the row is
+// reserved.
 func (e *Engine) writable(row []byte) ([]byte, error) {
 	if isReserved(row) {
 		return nil, fmt.Errorf("row % x is reserved", cut(row))
@@ -140,20 +145,22 @@ func (v *view) deleteRange(lo, hi []byte) error {
 	return nil
 }
 
-// young is how long a view is that has just begun. When TiKV chooses the moment of a
-// commit, the client asks PD for the time once more, so that it comes after all that ended
-// before. It does anyhow, since a view asks for its moment after its command has come. But
-// what ended since then may come after it, and should not if that is long: single reads
-// leave no trace of their moment by which TiKV could tell. See docs/adr/0017.
+// young is the age up to which a view commits without another timestamp. When TiKV
+// chooses the moment of a commit, the client asks PD for the time once more, so that the
+// commit comes after all that ended before it. A young view needs no such request, since
+// its own timestamp was requested after its command had come; an old one does, so that
+// it comes after what ended meanwhile: point reads leave no trace of their moment by
+// which TiKV could tell. See docs/adr/0017.
 const young = 100 * time.Millisecond
 
-// commit commits a transaction that began at some time, before a moment if there is one.
+// commit commits a transaction that began at the given time. before, if not nil, returns
+// the moment before which the commit must take effect (ViewOptions.CommitBefore).
 func (e *Engine) commit(ctx context.Context, txn *transaction.KVTxn, began time.Time, before func() engine.Stamp) error {
 	txn.SetVars(vars)
 	txn.SetEnable1PC(e.onePC)
 	txn.SetEnableAsyncCommit(e.onePC)
 	txn.SetCausalConsistency(time.Since(began) < young)
-	// Locks of others are dealt with in rpc.go.
+	// rpc.go resolves locks of other transactions.
 	txn.SetPrewriteEncounterLockPolicy(transaction.NoResolvePolicy)
 	if before != nil {
 		txn.SetSchemaLeaseChecker(lease(before))
@@ -168,21 +175,21 @@ func (e *Engine) commit(ctx context.Context, txn *transaction.KVTxn, began time.
 		e.figures.conflicts.Add(1)
 	case errors.Is(err, engine.ErrUnknownOutcome):
 		e.figures.unknown.Add(1)
-	case errors.Is(err, engine.ErrUnavailable):
+	case engine.Transient(err):
 		e.figures.unavailable.Add(1)
 	}
 	return err
 }
 
-// lease ends at a moment: what takes effect then or later is refused. TiDB uses the
-// hook in the same way, with the version of a schema.
+// lease returns the moment at which it ends: a commit that would take effect then or
+// later fails. TiDB uses the same hook of the client for the version of a schema.
 type lease func() engine.Stamp
 
 var errLate = errors.New("the commit would take effect too late")
 
-// CheckBySchemaVer is called before a commit is sent whose moment TiKV chooses, with
-// the present time, and the moment is then at most safeWindow later; else it is called
-// with the moment itself. One cannot tell which, so both get the window.
+// CheckBySchemaVer is called by the client with the moment of the commit. If TiKV
+// chooses that moment, the client passes the present time instead, and the moment is at
+// most safeWindow later. The two cases look the same, so both get the window.
 func (l lease) CheckBySchemaVer(ts uint64, _ transaction.SchemaVer) (*transaction.RelatedSchemaChange, error) {
 	if ts+oracle.ComposeTS(safeWindow.Milliseconds(), 0) >= uint64(l()) {
 		return nil, errLate

@@ -19,24 +19,24 @@ import (
 const (
 	globalScope = oracle.GlobalTxnScope
 	// maxBackoff is up to how many milliseconds the client may sleep in one call;
-	// deadlines end it much sooner.
+	// deadlines end calls much sooner.
 	maxBackoff = 60_000
 	// safeWindow is how far ahead of the client's time a commit may take effect whose
-	// moment TiKV chooses; see view.Before.
+	// moment TiKV chooses; see lease.
 	safeWindow = 250 * time.Millisecond
-	// batchBytes is how much of a region's rows is written by one request. What needs
-	// more than one request cannot be committed in one phase; the client's own limit
+	// batchBytes is how many bytes of a region's rows one request writes. A commit that
+	// needs more than one request cannot be committed in one phase; the client's default
 	// is an eighth of it.
 	batchBytes = 128 << 10
 )
 
-// vars are what the client lets one choose: how long it first waits for the lock of
-// another transaction, in milliseconds.
+// vars are settings of the client. BackoffLockFast is how many milliseconds it first
+// waits for the lock of another transaction.
 var vars = &kv.Variables{BackoffLockFast: 4, BackOffWeight: 1, Killed: new(uint32)}
 
 var globals sync.Once
 
-// connect is what the client's own constructor does, with explicit settings, a context
+// connect does what the client's own constructor does, with explicit settings, a context
 // that ends the attempt, and no logger that writes to the standard error.
 func connect(ctx context.Context, o Options, sec config.Security) (*tikv.KVStore, error) {
 	cfg := config.GetGlobalConfig()

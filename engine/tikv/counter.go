@@ -17,30 +17,31 @@ import (
 	"redoubt/engine"
 )
 
-// Counters are sums that every process adds to, as a rule with each commit. One row
-// that all of them wrote would make every commit a conflict, so they are not exact:
+// Counters are sums that every process adds to, usually with each commit. One row that
+// all processes wrote would make every commit a conflict, so counters are not exact:
 //
-//   - Each process adds up what it has committed, in memory, and stores its sums every
-//     second in a row of its own. A sum is its own part and what the rows of the others
-//     said last.
-//   - Who leaves adds its row to the row of those who have left, and deletes it, in one
-//     transaction. A process that was killed leaves its row behind, without what it had
-//     committed in its last second; whoever opens the store later does the same with it.
-//   - A process that was taken for dead, and was not, finds its row gone. What was in it
-//     is in the row of those who have left, and is not its own part any more.
+//   - Each process sums up its commits in memory and stores its sums every second in a
+//     row of its own. The value of a counter is the process's own sum and what it last
+//     read in the rows of other processes.
+//   - A process that closes the store merges its row into the common row of the processes
+//     that have left, in one transaction. A process that was killed leaves its row behind,
+//     without the commits of its last second; the next process that opens the store
+//     merges that row.
+//   - A living process that was taken for dead finds its row gone. It subtracts the sums
+//     of that row from its own, since they are in the common row.
 //
-// The rows: prefix ff ff ff ff 'c' and the process's number, 8 bytes; 0 is the row of
-// those who have left. The value: for each counter its key's length, its key, and its
-// sum, as varints; then the version, as in any row, which tells how old the row is.
+// The rows: prefix ff ff ff ff 'c' and the process's number, 8 bytes; number 0 is the
+// common row. The value: for each counter the length of its key, its key, and its sum,
+// length and sum as varints; then the version, as in any row, which tells the row's age.
 
 const (
 	counterRows = reserved + "c"
 	leftID      = 0
-	// takenForDead is how old the row of a living process never gets, and storeEvery how
-	// often it is stored if nothing changes.
+	// takenForDead is the age of a row from which on its process counts as dead, and
+	// storeEvery how often a living process stores its row if nothing changes.
 	takenForDead = time.Minute
 	storeEvery   = 15 * time.Second
-	// leaveTries is how often a process that leaves does not know the outcome.
+	// leaveTries is how often leave is retried when its outcome is unknown.
 	leaveTries = 5
 )
 
@@ -50,17 +51,17 @@ type counters struct {
 	id uint64
 
 	mu     sync.Mutex
-	own    sums // what this process has committed and is not in the row of those who have left
-	others sums // what the rows of all others say
+	own    sums // this process's commits that are not in the common row
+	others sums // sums of the rows of all other processes and of the common row
 
-	// Only who stores uses these: one goroutine, and Close behind it.
+	// Used without the lock, by one goroutine at a time: keepCounters, later Close.
 	stored   sums // what this process's row says; nil if there is none
 	storedAt time.Time
 }
 
 func (c *counters) init(id uint64) { c.id, c.own, c.others = id, sums{}, sums{} }
 
-// add adds what a batch was committed with.
+// add adds the counters of a committed batch.
 func (c *counters) add(b *engine.Batch) {
 	first := true
 	for key, delta := range b.Counters() {
@@ -79,7 +80,7 @@ func (c *counters) sum(key []byte) int64 {
 	return c.own[string(key)] + c.others[string(key)]
 }
 
-// plus adds sums, some times over.
+// plus adds o, multiplied by times, to s.
 func (s sums) plus(o sums, times int64) sums {
 	for key, n := range o {
 		if s[key] += n * times; s[key] == 0 {
@@ -120,14 +121,14 @@ func (e *Engine) counterKey(id uint64) []byte {
 	return binary.BigEndian.AppendUint64(e.space.key([]byte(counterRows)), id)
 }
 
-// counterRow is what a process, or those who have left, have stored.
+// counterRow is the row of a process, or the common row.
 type counterRow struct {
 	sums sums
-	at   time.Time // when, in the store's time
+	at   time.Time // when the row was stored, in the store's time
 }
 
-// counterTxn calls f with all rows of counters as of a moment, and commits what it
-// writes, if anything. It is done again on conflict, until ctx ends.
+// counterTxn calls f with all rows of counters as of a moment, and commits what f
+// writes, if anything. It retries on conflict until ctx ends.
 func (e *Engine) counterTxn(ctx context.Context, f func(t *transaction.KVTxn, rows map[uint64]counterRow) error) error {
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
 		err := e.tryCounters(ctx, f)
@@ -174,16 +175,16 @@ func (e *Engine) tryCounters(ctx context.Context, f func(t *transaction.KVTxn, r
 	if txn.Len() == 0 {
 		return nil
 	}
-	return e.commit(ctx, txn, time.Now(), nil) // nobody orders them
+	return e.commit(ctx, txn, time.Now(), nil) // the catalog's lease does not apply
 }
 
-// put stores a row of counters with the transaction.
+// putCounters writes a row of counters in the transaction.
 func (e *Engine) putCounters(t *transaction.KVTxn, id uint64, s sums) error {
 	return t.Set(e.counterKey(id), appendValue(nil, s.encode(), t.StartTS()))
 }
 
-// adopt is what a process does first: it learns the sums, and puts the rows of dead
-// ones to those who have left.
+// adopt reads the sums when the store is opened, and merges the rows of dead processes
+// into the common row.
 func (c *counters) adopt(ctx context.Context, e *Engine) error {
 	return e.counterTxn(ctx, func(t *transaction.KVTxn, rows map[uint64]counterRow) error {
 		left, dead := sums{}.plus(rows[leftID].sums, 1), 0
@@ -197,7 +198,7 @@ func (c *counters) adopt(ctx context.Context, e *Engine) error {
 				}
 			}
 		}
-		c.learn(rows) // moving a row changes no sum
+		c.learn(rows) // merging a row changes no sum
 		if dead == 0 {
 			return nil
 		}
@@ -205,7 +206,7 @@ func (c *counters) adopt(ctx context.Context, e *Engine) error {
 	})
 }
 
-// learn notes what the others have stored, and what has become of the own row.
+// learn notes the sums of other processes, and whether this process's row still exists.
 func (c *counters) learn(rows map[uint64]counterRow) {
 	others := sums{}
 	for id, r := range rows {
@@ -226,8 +227,8 @@ func (c *counters) learn(rows map[uint64]counterRow) {
 	}
 }
 
-// exchange stores the own sums if they have changed, or have not been stored for a
-// while, and learns those of the others.
+// exchange stores this process's sums if they have changed, or were last stored longer
+// than storeEvery ago, and reads the sums of other processes.
 func (c *counters) exchange(ctx context.Context, e *Engine) error {
 	var mine sums
 	err := e.counterTxn(ctx, func(t *transaction.KVTxn, rows map[uint64]counterRow) error {
@@ -247,8 +248,8 @@ func (c *counters) exchange(ctx context.Context, e *Engine) error {
 	return err
 }
 
-// leave adds the own sums to those of who have left. The own row is stored first:
-// that it is gone tells, should an answer be lost, that it was added.
+// leave merges this process's sums into the common row. It stores them in the process's
+// row first: should an answer be lost, a missing row tells that it was merged.
 func (c *counters) leave(ctx context.Context, e *Engine) error {
 	for try := 0; ; try++ {
 		err := c.exchange(ctx, e)
@@ -273,20 +274,7 @@ func (c *counters) leave(ctx context.Context, e *Engine) error {
 	}
 }
 
-// keepCounters exchanges them every second.
+// keepCounters exchanges the counters periodically.
 func (e *Engine) keepCounters() {
-	tick := time.NewTicker(e.opt.every)
-	defer tick.Stop()
-	for {
-		select {
-		case <-e.stop:
-			return
-		case <-tick.C:
-		}
-		ctx, cancel := context.WithTimeout(behind(e.ctx), e.opt.Timeout)
-		if err := e.counters.exchange(ctx, e); err != nil {
-			e.log.Debug("counters were not exchanged", "err", err)
-		}
-		cancel()
-	}
+	e.periodically("counters were not exchanged", func(ctx context.Context) error { return e.counters.exchange(ctx, e) })
 }

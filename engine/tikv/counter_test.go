@@ -54,7 +54,7 @@ func addTo(t *testing.T, e *Engine, delta int64) {
 	t.Helper()
 	var b engine.Batch
 	b.Add([]byte("n"), delta)
-	v, _ := e.Begin(true)
+	v, _ := e.Begin(engine.ViewOptions{})
 	defer v.Close()
 	if _, err := v.Commit(&b); err != nil {
 		t.Fatal(err)

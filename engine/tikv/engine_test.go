@@ -58,11 +58,8 @@ func TestReplicaRead(t *testing.T) {
 			e.SetReplicaRead(false)
 		}
 		must(t, e, put("a", fmt.Sprint(i), "b", fmt.Sprint(i)))
-		for _, lone := range []bool{false, true} {
-			if err := with(e, func(v engine.SharedView) error {
-				if lone {
-					v.Lone()
-				}
+		for _, point := range []bool{false, true} {
+			if err := withOptions(e, engine.ViewOptions{PointRead: point}, func(v engine.SharedView) error {
 				if got := read(t, v, "a"); got != fmt.Sprint(i) {
 					t.Errorf("a = %s after commit %d", got, i)
 				}
@@ -71,7 +68,7 @@ func TestReplicaRead(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if row, n, _, ok := edge(e, "b", "c", true); !ok || string(row[n:]) != fmt.Sprint(i) {
+		if row, n, _, err := edge(e, "b", "c", true); err != nil || string(row[n:]) != fmt.Sprint(i) {
 			t.Errorf("b = %s after commit %d", row, i)
 		}
 	}

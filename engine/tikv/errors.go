@@ -12,11 +12,12 @@ import (
 	"redoubt/engine"
 )
 
-// What the client's errors mean. It retries by itself for as long as it may, so an
-// error of a read means that the cluster could not answer in time. A commit came to
-// nothing unless the client says that it does not know, or an answer was lost (fate.go).
+// This file maps the client's errors to those of package engine. The client retries until
+// its deadline, so an error of a read means that the cluster could not answer in time. A
+// failed commit has written nothing unless the client says that it does not know, or an
+// answer was lost (fate.go).
 
-// readError is the meaning of an error that a read, or a request for a timestamp, met.
+// readError maps an error of a read, or of a request for a timestamp.
 func (e *Engine) readError(ctx context.Context, what string, err error) error {
 	if err == nil {
 		return nil
@@ -29,15 +30,19 @@ func (e *Engine) readError(ctx context.Context, what string, err error) error {
 		return err
 	case errors.As(err, &old):
 		return fmt.Errorf("TiKV, %s: the moment is so old that TiKV may have dropped what it showed: %w (%s)", what, engine.ErrUnavailable, brief(err))
+	case errors.Is(err, tikverr.ErrResolveLockTimeout):
+		return fmt.Errorf("TiKV, %s: %w (%s)", what, engine.ErrContended, brief(err))
+	case errors.Is(err, tikverr.ErrTiKVServerBusy), errors.As(err, new(*tikverr.ErrTokenLimit)):
+		return fmt.Errorf("TiKV, %s: %w (%s)", what, engine.ErrOverloaded, brief(err))
 	case ctx.Err() != nil:
 		return fmt.Errorf("TiKV, %s: no answer in time: %w (%s)", what, engine.ErrUnavailable, brief(err))
 	}
 	return fmt.Errorf("TiKV, %s: %w (%s)", what, engine.ErrUnavailable, brief(err))
 }
 
-// known says that an error has one of the contract's meanings already.
+// known reports whether an error already wraps one of package engine.
 func known(err error) bool {
-	for _, k := range []error{engine.ErrConflict, engine.ErrUnknownOutcome, engine.ErrFull, engine.ErrCorrupt, engine.ErrUnavailable, engine.ErrClosed} {
+	for _, k := range []error{engine.ErrConflict, engine.ErrUnknownOutcome, engine.ErrFull, engine.ErrCorrupt, engine.ErrUnavailable, engine.ErrOverloaded, engine.ErrContended, engine.ErrClosed} {
 		if errors.Is(err, k) {
 			return true
 		}
@@ -45,7 +50,7 @@ func known(err error) bool {
 	return false
 }
 
-// commitError is the meaning of an error that a commit met.
+// commitError maps an error of a commit.
 func (e *Engine) commitError(ctx context.Context, err error) error {
 	if err == nil || known(err) {
 		return err
@@ -79,23 +84,23 @@ func (e *Engine) commitError(ctx context.Context, err error) error {
 	return fmt.Errorf("TiKV refuses a commit: %s", brief(err))
 }
 
-// lockGone says that the second phase of a commit did not find the first one's locks.
-// Another process has given the transaction up for dead and undone it; or it was
-// committed, by that process or by a request whose answer was lost, and the store no
-// longer sees that. To take one for the other would do a write twice.
+// lockGone reports whether the second phase of a commit did not find the locks of the
+// first. Either another process took the transaction for dead and rolled it back, or the
+// transaction was committed, by that process or by a request whose answer was lost, and
+// the store has forgotten that. To mistake the latter for the former would repeat a write.
 func lockGone(err error) bool {
 	s := strings.ToLower(err.Error())
 	return strings.Contains(s, "txn ") && strings.HasSuffix(s, " not found") ||
 		strings.Contains(s, "locknotfound") || strings.Contains(s, "lock not found") || strings.Contains(s, "replaced by another transaction")
 }
 
-// withItself says that what a transaction is in conflict with is its own commit, by a
-// request that was sent before.
+// withItself reports whether a transaction conflicts with its own commit, by a request
+// that was sent before.
 func withItself(c *tikverr.ErrWriteConflict) bool {
 	return c.GetStartTs() != 0 && c.GetConflictTs() == c.GetStartTs() && c.GetReason() != kvrpcpb.WriteConflict_SelfRolledBack
 }
 
-// unreachable says that the client has given up.
+// unreachable reports whether the client gave up because the cluster did not answer.
 func unreachable(err error) bool {
 	for _, k := range []error{
 		context.DeadlineExceeded, context.Canceled, tikverr.ErrTiKVServerTimeout, tikverr.ErrTiKVServerBusy, tikverr.ErrRegionUnavailable,
@@ -110,10 +115,10 @@ func unreachable(err error) bool {
 	return false
 }
 
-// brief is the beginning of what may be a very long text.
+// brief is the beginning of an error's text, on one line.
 func brief(err error) string { return cut(strings.Join(strings.Fields(err.Error()), " ")) }
 
-// cut is the beginning of something long.
+// cut shortens a long text.
 func cut[T string | []byte](s T) string {
 	const most = 240
 	if len(s) > most {

@@ -40,8 +40,8 @@ var all = map[string]func(e *Engine) error{
 	"Get": func(e *Engine) error {
 		return with(e, func(v engine.SharedView) error { _, _, err := v.Get([]byte("a"), nil); return err })
 	},
-	"Lone": func(e *Engine) error {
-		return with(e, func(v engine.SharedView) error { v.Lone(); _, _, err := v.Get([]byte("a"), nil); return err })
+	"PointRead": func(e *Engine) error {
+		return withOptions(e, engine.ViewOptions{PointRead: true}, func(v engine.SharedView) error { _, _, err := v.Get([]byte("a"), nil); return err })
 	},
 	"Version": func(e *Engine) error {
 		return with(e, func(v engine.SharedView) error { _, err := v.Version([]byte("a")); return err })
@@ -89,7 +89,11 @@ var needPD = map[string]func(e *Engine) error{
 }
 
 func with(e *Engine, f func(engine.SharedView) error) error {
-	v, err := e.Begin(true)
+	return withOptions(e, engine.ViewOptions{}, f)
+}
+
+func withOptions(e *Engine, o engine.ViewOptions, f func(engine.SharedView) error) error {
+	v, err := e.Begin(o)
 	if err != nil {
 		return err
 	}
@@ -135,8 +139,8 @@ func recovers(t *testing.T, e *Engine) {
 			}
 		}
 	}
-	if n := e.places.taken(); n != 0 {
-		t.Errorf("%d places are taken by nobody", n)
+	if n := e.viewLimit.taken(); n != 0 {
+		t.Errorf("%d viewLimit are taken by nobody", n)
 	}
 	if len(e.reading.at) != 0 {
 		t.Errorf("readers are left: %v", e.reading.at)
@@ -185,7 +189,7 @@ func TestAnswersAreLost(t *testing.T) {
 	c, e := faulty(t)
 	unknown := 0
 	for i := range 5 {
-		v, err := e.Begin(true)
+		v, err := e.Begin(engine.ViewOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -223,13 +227,13 @@ func TestAnswersAreLost(t *testing.T) {
 func TestPDIsCutOff(t *testing.T) {
 	t.Parallel()
 	c, e := faulty(t)
-	if err := all["Lone"](e); err != nil {
+	if err := all["PointRead"](e); err != nil {
 		t.Fatal(err)
 	}
 	c.PDLink().Cut()
 	calls := map[string]func(*Engine) error{}
 	for name, call := range all {
-		if name != "Lone" {
+		if name != "PointRead" {
 			calls[name] = call
 		}
 	}
@@ -239,7 +243,7 @@ func TestPDIsCutOff(t *testing.T) {
 	expect(t, e, calls, engine.ErrUnavailable)
 	// Time goes on, and a single read needs no timestamp.
 	before := e.Now()
-	if err := all["Lone"](e); err != nil {
+	if err := all["PointRead"](e); err != nil {
 		t.Errorf("a read of one row without PD: %v", err)
 	}
 	if now := e.Now(); now.Before(before) || now.Sub(before) > time.Minute {
@@ -264,12 +268,12 @@ func TestSlowStore(t *testing.T) {
 			switch {
 			case err == nil:
 				done.Add(1)
-			case errors.Is(err, engine.ErrUnavailable):
+			case engine.Transient(err):
 				refused.Add(1)
 			default:
 				t.Error(err)
 			}
-			if n := e.places.taken(); n > 4 {
+			if n := e.viewLimit.taken(); n > 4 {
 				t.Errorf("%d transactions at once", n)
 			}
 		})

@@ -13,14 +13,14 @@ import (
 	"redoubt/engine"
 )
 
-// readers are the moments that open views and snapshots show.
+// readers holds the moments that open views and snapshots show.
 type readers struct {
 	mu   sync.Mutex
 	next uint64
 	at   map[uint64]uint64 // token to timestamp
 }
 
-// expect notes a reader that is about to ask for its moment, which comes after floor.
+// expect notes a reader that is about to request its timestamp, which is above floor.
 func (r *readers) expect(floor uint64) (token uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -45,40 +45,39 @@ func (r *readers) leave(token uint64) {
 	delete(r.at, token)
 }
 
-// oldest is the oldest moment that is read, or now.
+// oldest is the oldest moment that an open reader shows, or now.
 func (r *readers) oldest(now func() uint64) uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	ts := now() // under the lock: who comes later is younger
+	ts := now() // under the lock: a reader that comes later shows a later moment
 	for _, at := range r.at {
 		ts = min(ts, at)
 	}
 	return ts
 }
 
-// Oldest implements engine.Shared. Now is the newest timestamp that this process has
-// seen, a second ago at most while PD can be reached.
+// Oldest implements engine.Shared. For "now" it takes the newest timestamp that this
+// process has seen, about a second old at most while PD can be reached.
 func (e *Engine) Oldest() engine.Stamp { return engine.Stamp(e.reading.oldest(e.clock.newest)) }
 
 const (
 	gcTimeout = 10 * time.Minute
-	// holdFor is how long PD remembers a store's wish, in seconds, should nobody
-	// repeat it.
+	// holdFor is for how many seconds PD keeps a store's safe point that is not renewed.
 	holdFor = 600
-	// gcWorker is the name by which PD knows whoever collects garbage in the cluster,
-	// and tidbServers where TiDB's servers, if there are any, are registered.
+	// gcWorker is the name by which PD knows the cluster's garbage collector, and
+	// tidbServers the prefix of etcd keys where TiDB's servers, if any, are registered.
 	gcWorker    = "gc_worker"
 	tidbServers = "/tidb/server/info/"
 )
 
 // Forget implements engine.Shared.
 //
-// TiKV forgets for the whole cluster at once, on the word of one: of TiDB if there is
-// one, else of the stores in it, each of which holds the others back as long as it
-// needs the past. First PD is told what this store still needs; then, without TiDB,
-// the moment moves on as far as everybody lets it: locks from before it are resolved,
-// the moment is stored where all clients look before they trust what they have read,
-// and TiKV may drop what is older.
+// TiKV has one safe point for the whole cluster: it may drop versions that only readers of
+// earlier moments see. TiDB advances the safe point if there is a TiDB, else any of the
+// stores in the cluster, no further than each of them allows. Forget first tells PD what
+// this store still needs. Then, without TiDB, it advances the safe point as far as PD
+// allows: it stores the moment where all clients look before they trust what they have
+// read, resolves locks from before it, and lets TiKV drop what is older.
 func (e *Engine) Forget(s engine.Stamp) error {
 	if e.closed.Load() {
 		return engine.ErrClosed

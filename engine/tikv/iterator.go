@@ -5,27 +5,27 @@ import (
 	"context"
 )
 
-// pager is where an iterator's pages come from.
+// pager fetches the pages of an iterator.
 type pager interface {
 	page(ctx context.Context, lo, hi []byte, reverse bool, limit int) (page, error)
 }
 
 // iterator implements engine.Iterator.
 //
-// The first page is small, since most callers want a row or a few. Whoever walks on
-// gets larger ones, and from the second page on the next one is fetched while its
-// user works on the last quarter of the present one: many walk for a hundred rows and
-// no more.
+// The first page is small, since most callers want a row or a few. Later pages are
+// larger. From the second page on, the next page is fetched while the caller works on
+// the last quarter of the present one; not before, since many walks end after a hundred
+// rows.
 type iterator struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	from    pager
 	reverse bool
 	now     page
-	next    int // row of the page
+	next    int // index of the next row in now.rows
 	limit   int
 	pages   int
-	ahead   chan fetched // one page is under way, if not nil
+	ahead   chan fetched // not nil while a page is being fetched ahead
 	err     error
 	cur     row
 }
@@ -39,7 +39,7 @@ const (
 	firstPage = 16
 	growth    = 8
 	maxPage   = 512
-	pageBytes = 1 << 20 // about what a page may hold
+	pageBytes = 1 << 20 // about how many bytes a page may hold
 )
 
 func newIterator(ctx context.Context, s *scanner, lo, hi []byte, reverse bool) *iterator {
@@ -73,7 +73,7 @@ func (it *iterator) Next() bool {
 	return true
 }
 
-// turn goes to the next page. It says false at the end.
+// turn moves to the next page. It returns false at the end and on error.
 func (it *iterator) turn() bool {
 	var f fetched
 	switch {
@@ -96,7 +96,7 @@ func (it *iterator) turn() bool {
 	return true
 }
 
-// nextLimit is how many rows the page behind p is to have at most.
+// nextLimit is how many rows the page after p may have.
 func nextLimit(limit int, p *page) int {
 	limit = min(limit*growth, maxPage)
 	if n := len(p.rows); n > 0 && p.size/n > 0 {
@@ -105,7 +105,7 @@ func nextLimit(limit int, p *page) int {
 	return limit
 }
 
-// fetch gets the next page ahead.
+// fetch starts to fetch the next page in the background.
 func (it *iterator) fetch() {
 	it.ahead = make(chan fetched, 1)
 	go func(out chan<- fetched, lo, hi []byte, limit int) {
@@ -120,7 +120,8 @@ func (it *iterator) Value() []byte { return it.cur.value }
 
 func (it *iterator) version() uint64 { return it.cur.version }
 
-// Close ends a page that is under way, so that nothing is read later.
+// Close implements engine.Iterator. It cancels a page that is being fetched and waits for
+// its end, so that nothing is read later.
 func (it *iterator) Close() error {
 	if it.cancel != nil {
 		it.cancel()

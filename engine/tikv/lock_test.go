@@ -65,8 +65,8 @@ func TestLocksOfTheDead(t *testing.T) {
 			with(e, func(v engine.SharedView) error { a = read(t, v, "a"); return nil })
 			return a
 		},
-		"Lone": func(t *testing.T, e *Engine) (a string) {
-			with(e, func(v engine.SharedView) error { v.Lone(); a = read(t, v, "a"); return nil })
+		"PointRead": func(t *testing.T, e *Engine) (a string) {
+			withOptions(e, engine.ViewOptions{PointRead: true}, func(v engine.SharedView) error { a = read(t, v, "a"); return nil })
 			return a
 		},
 		"GetMany": func(t *testing.T, e *Engine) (a string) {
@@ -84,9 +84,9 @@ func TestLocksOfTheDead(t *testing.T) {
 		"Reverse": func(t *testing.T, e *Engine) (a string) { return walked(t, e, true) },
 		"Edge": func(t *testing.T, e *Engine) (a string) {
 			with(e, func(v engine.SharedView) error {
-				row, n, _, ok := v.(engine.Edged).Edge([]byte("a"), []byte("b"), false, nil)
-				if !ok {
-					t.Error("Edge does not know")
+				row, n, _, err := v.Edge([]byte("a"), []byte("b"), false, nil)
+				if err != nil {
+					t.Error(err)
 				}
 				a = string(row[n:])
 				return nil
@@ -245,18 +245,18 @@ func TestRegions(t *testing.T) {
 	b.DeleteRange([]byte("k"), []byte("l"))
 	b.Put([]byte("k"), nil)
 	must(t, e, &b)
-	if row, n, found, ok := edge(e, "k", "l", true); string(row) != "k" || n != 1 || !found || !ok {
-		t.Errorf("the last row is %q %v %v", row, found, ok)
+	if row, n, found, err := edge(e, "k", "l", true); string(row) != "k" || n != 1 || !found || err != nil {
+		t.Errorf("the last row is %q %v %v", row, found, err)
 	}
 	if sent := e.RPCs(); sent["Scan"] < 10 {
 		t.Errorf("were there regions? %v", sent)
 	}
 }
 
-func edge(e *Engine, lo, hi string, reverse bool) (row []byte, n int, found, ok bool) {
-	with(e, func(v engine.SharedView) error {
-		row, n, found, ok = v.(engine.Edged).Edge([]byte(lo), []byte(hi), reverse, nil)
-		return nil
+func edge(e *Engine, lo, hi string, reverse bool) (row []byte, n int, found bool, err error) {
+	err = with(e, func(v engine.SharedView) error {
+		row, n, found, err = v.Edge([]byte(lo), []byte(hi), reverse, nil)
+		return err
 	})
-	return row, n, found, ok
+	return row, n, found, err
 }

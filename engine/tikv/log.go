@@ -16,7 +16,7 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// setGlobals sets what the client has one of for the whole process.
+// setGlobals sets the client's process-wide settings and logger.
 func setGlobals(l *slog.Logger) {
 	clientLog.Store(l)
 	globals.Do(func() {
@@ -29,11 +29,11 @@ func setGlobals(l *slog.Logger) {
 	})
 }
 
-// clientLog is where the client's own words go.
+// clientLog is the logger for messages of the client.
 var clientLog atomic.Pointer[slog.Logger]
 
-// core passes what the client logs with zap on. It warns of things that it then deals
-// with by itself, such as a region that has moved, so its levels are lowered.
+// core passes the client's zap messages to clientLog. Their levels are lowered, since the
+// client warns of conditions that it then handles itself, such as a region that has moved.
 type core struct{ fields []zapcore.Field }
 
 func levelOf(l zapcore.Level) slog.Level {
@@ -88,7 +88,7 @@ func (c core) writeTo(out *slog.Logger, e zapcore.Entry, fields []zapcore.Field)
 
 func (core) Sync() error { return nil }
 
-// said keeps the client from repeating itself while the cluster cannot be reached.
+// said limits how often the client's messages repeat while the cluster cannot be reached.
 var said repeats
 
 type repeats struct {
@@ -101,7 +101,7 @@ const (
 	maxSaid  = 1000
 )
 
-// may says whether a message may be said at some time.
+// may reports whether a message may be logged now, and notes that it was.
 func (r *repeats) may(message string, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -11,31 +11,31 @@ import (
 	"redoubt/engine"
 )
 
-// TiKV takes keys of some KiB (its max-key-size), and its client none above 64 KiB. A
+// TiKV accepts keys of some KiB (its max-key-size), and its client none above 64 KiB. A
 // row's key has no such limit: it holds the name of a key or a member of a set, as a
-// client made it. So a row whose key is longer than maxPlain is a long one, and is
-// stored in another way:
+// client made it. So a row whose key is longer than maxPlain is a long row, and is
+// stored in another form:
 //
 //	key    prefix, the first maxPlain bytes of the row's key, SHA-256 of the row's key
-//	value  the value, the rest of the row's key, the length of that:4, the version:8
+//	value  the value, the rest of the row's key, the length of that rest:4, the version:8
 //
-// Whatever is stored under more than maxPlain bytes behind the prefix is thus a long
-// row. Those that share their first maxPlain bytes are a group. It lies where it
-// belongs among all other rows, and nothing else lies inside of it, but its own rows
-// are in the order of their hashes. Hence walks get a group whole and sort it: no page
-// ends inside of one, and bounds inside of one are looked at when it was read. What
-// that takes in memory is what shares its first 2 KiB: nearly always one row, since
-// members lie behind their hashes and keys behind their slots.
+// A stored key with more than maxPlain bytes behind the prefix thus belongs to a long
+// row. Long rows that share their first maxPlain bytes are a long group. The long group
+// lies in its place among all other rows, with no other row inside of it, but its own
+// rows are in the order of their hashes. Hence an iterator reads a long group whole and
+// sorts it: no page ends inside of one, and bounds inside of one are applied after it was
+// read. The memory for that is nearly always one row, since members lie behind their
+// hashes and keys behind their slots.
 
 const (
 	maxPlain = 2048
 	hashSize = sha256.Size
-	restSize = 4 // of the length of the rest
+	restSize = 4 // bytes of the length of the rest
 )
 
 func isLong(row []byte) bool { return len(row) > maxPlain }
 
-// appendLong appends where a long row is stored, but for the prefix.
+// appendLong appends the key under which a long row is stored, without the prefix.
 func appendLong(b, row []byte) []byte {
 	hash := sha256.Sum256(row)
 	return append(append(b, row[:maxPlain]...), hash[:]...)
@@ -44,15 +44,15 @@ func appendLong(b, row []byte) []byte {
 // behindHashes sorts behind all hashes.
 var behindHashes = bytes.Repeat([]byte{0xff}, hashSize+1)
 
-// group is where the long rows are stored whose keys begin with these maxPlain bytes,
-// given as a key behind the prefix.
+// group returns the range of stored keys of a long group. key is a stored key, prefix
+// included, of which the first maxPlain bytes behind the prefix count.
 func (s *space) group(key []byte) (from, to []byte) {
 	n := len(s.prefix) + maxPlain
 	return append(key[:n:n], 0), append(key[:n:n], behindHashes...)
 }
 
-// bound is a bound of rows as one of what is stored. In front of a group, or behind
-// it, if it lies inside.
+// bound converts a bound of rows to a bound of stored keys. A bound inside of a long group
+// becomes the group's end if upper, else its beginning.
 func (s *space) bound(row []byte, upper bool) []byte {
 	if !isLong(row) {
 		return s.key(row)
@@ -64,7 +64,7 @@ func (s *space) bound(row []byte, upper bool) []byte {
 	return from
 }
 
-// appendRow appends what is stored as the value of a row.
+// appendRow appends the stored value of a row.
 func appendRow(b, row, value []byte, ts uint64) []byte {
 	if !isLong(row) {
 		return appendValue(b, value, ts)
@@ -74,7 +74,7 @@ func appendRow(b, row, value []byte, ts uint64) []byte {
 	return appendValue(b, nil, ts)
 }
 
-// splitLong takes the stored value of a long row apart.
+// splitLong splits the stored value of a long row.
 func splitLong(key, stored []byte) (value, rest []byte, version uint64, err error) {
 	body, version, err := split(key[:64], stored)
 	if err != nil {
@@ -88,8 +88,8 @@ func splitLong(key, stored []byte) (value, rest []byte, version uint64, err erro
 	return body[:at:at], body[at:n], version, nil
 }
 
-// within has the scanner read rows with lo <= key < hi, hi nil for all, and returns
-// where they are stored.
+// within limits the scanner to rows with lo <= key < hi, no upper limit if hi is nil, and
+// returns the range of their stored keys.
 func (s *scanner) within(lo, hi []byte) (from, to []byte) {
 	if isLong(lo) {
 		s.lo = bytes.Clone(lo)
@@ -100,7 +100,7 @@ func (s *scanner) within(lo, hi []byte) (from, to []byte) {
 	return s.e.space.bounds(lo, hi)
 }
 
-// long adds a long row to a page, if the bounds let it.
+// long adds a long row to a page if the row is within the scanner's bounds.
 func (s *scanner) long(p *page, key, stored []byte) error {
 	value, rest, version, err := splitLong(key, stored)
 	if err != nil {
@@ -114,8 +114,8 @@ func (s *scanner) long(p *page, key, stored []byte) error {
 	return nil
 }
 
-// whole gets the rest of the group that a page ends in, if it does, and sorts the
-// groups of the page. last is the last key of the page as it is stored.
+// whole reads the rest of the long group that a page ends in, if it does, and sorts the
+// long groups of the page. last is the last stored key of the page.
 func (s *scanner) whole(ctx context.Context, p *page, last []byte, reverse bool, limit int) error {
 	if isLong(s.e.space.row(last)) {
 		from, to := s.e.space.group(last)

@@ -115,15 +115,13 @@ func TestLongGroups(t *testing.T) {
 		if err := it.Close(); err != nil || n != len(want) {
 			t.Fatalf("%d rows, want %d; %v", n, len(want), err)
 		}
-		if v, ok := r.(engine.Edged); ok {
-			row, n, found, ok := v.Edge(lo, hi, reverse, nil)
-			if !ok || found != (len(want) > 0) || found && string(row[:n]) != want[0] {
-				t.Fatalf("Edge, reverse %v: %v %v, %d bytes", reverse, ok, found, n)
-			}
+		row, n, found, err := r.Edge(lo, hi, reverse, nil)
+		if err != nil || found != (len(want) > 0) || found && string(row[:n]) != want[0] {
+			t.Fatalf("Edge, reverse %v: %v %v, %d bytes", reverse, err, found, n)
 		}
 	}
 	for i := range 24 {
-		v, err := e.Begin(true)
+		v, err := e.Begin(engine.ViewOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -34,7 +34,7 @@ func (k *bookkeeper) stopped() bool {
 	}
 }
 
-// run runs a transaction until it is not in conflict. It says whether it happened: yes,
+// run runs a transaction until it is not in conflict. It reports whether it happened: yes,
 // maybe, or no.
 func (k *bookkeeper) run(e *Engine, f func(v engine.SharedView, b *engine.Batch) error) (did, maybe bool) {
 	for !k.stopped() {
@@ -55,7 +55,7 @@ func (k *bookkeeper) run(e *Engine, f func(v engine.SharedView, b *engine.Batch)
 			return false, true
 		case errors.Is(err, engine.ErrConflict):
 			k.conflicts.Add(1)
-		case errors.Is(err, engine.ErrUnavailable):
+		case engine.Transient(err):
 			k.unavailable.Add(1)
 			return false, false
 		default:

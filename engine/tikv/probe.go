@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// probeTime is how long to look for what is wrong.
+// probeTime is how long a probe may take.
 const probeTime = 3 * time.Second
 
-// probe says what is wrong with each placement driver, as far as one sees it from
-// here. The client says only that it has no cluster.
+// probe connects to each placement driver and returns what failed, for an error text. The
+// client's own error says only that it has no cluster.
 func probe(ctx context.Context, addrs []string, config *tls.Config) string {
 	if ctx.Err() != nil {
-		return "" // nobody wants to know
+		return "" // the caller has given up
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
@@ -45,7 +45,7 @@ func probe(ctx context.Context, addrs []string, config *tls.Config) string {
 	return strings.Join(found, "")
 }
 
-// reach asks a placement driver for anything over HTTP.
+// reach asks a placement driver for its version over HTTP.
 func reach(ctx context.Context, addr string, config *tls.Config) error {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 	if err != nil {
@@ -71,7 +71,7 @@ func reach(ctx context.Context, addr string, config *tls.Config) error {
 	switch {
 	case err == nil:
 		return answer.Body.Close()
-	case config != nil: // certificates of clients are looked at last
+	case config != nil: // the server checks the client's certificate last
 		return fmt.Errorf("TLS: %w", err)
 	}
 	return errors.New("no answer without TLS; does it need tikv-ca?")

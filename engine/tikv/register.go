@@ -19,20 +19,21 @@ import (
 	"redoubt/engine"
 )
 
-// The prefixes of a cluster's stores. Rows lie behind a prefix without a mark between the
-// two, so a store whose prefix is the beginning of another's would take the other's rows
-// for its own. Open therefore registers each prefix in the cluster, once, and refuses one
-// that begins with another's or the other way round.
+// This file registers the prefixes of a cluster's stores. Rows follow a prefix without a
+// separator, so a store whose prefix is the beginning of another's would take the other's
+// rows for its own. Open therefore registers each prefix in the cluster, once, and refuses
+// a prefix that begins with another one, or is the beginning of another one.
 //
 // The rows: 00 "redoubt" 00 'p' and the prefix, one for each store; and 00 "redoubt" 00 'h',
-// which is written with each of them. By that row two that register at the same time are
-// in conflict, and the second one sees the first one's row. A value is the byte 01 and the
-// version, as in any row.
+// which is written with each of them, so that two registrations at the same time conflict,
+// and the second one sees the first one's row. A value is the byte 01 and the version, as
+// in any row.
 //
-// Stores of versions before have no row, so before a prefix is registered it is looked for
-// their rows: outside for rows of counters, which every store has that ever had a key, and
-// inside where this store has none itself (Options.Unused). By the same ranges it is known
-// whether the rows of two such stores lie apart, so that one of them can be moved away.
+// Stores of older versions are not registered, so Open looks for their rows before it
+// registers a prefix: under shorter prefixes for rows of counters, which every store has
+// that ever had a key, and under this prefix where this store never has rows
+// (Options.Unused). The same ranges tell whether the rows of two nested stores lie apart,
+// so that one of them can be moved away.
 
 const (
 	registry      = "\x00redoubt\x00"
@@ -41,7 +42,7 @@ const (
 	probesAtOnce  = 8
 )
 
-// ErrNested says that the prefix of a store is the beginning of another's.
+// ErrNested reports that the prefix of a store is the beginning of another's.
 var ErrNested = errors.New("prefixes of stores overlap")
 
 // checkPrefix returns an error if a store cannot have such a prefix.
@@ -57,7 +58,8 @@ func checkPrefix(prefix string) error {
 	return nil
 }
 
-// register registers the prefix if it is not registered yet and may be.
+// register registers the prefix unless it is registered, and returns ErrNested if it must
+// not be. It retries on conflict until ctx ends.
 func (e *Engine) register(ctx context.Context) error {
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
 		err := e.tryRegister(ctx)
@@ -90,7 +92,7 @@ func (e *Engine) tryRegister(ctx context.Context) error {
 	case outer != "" && !e.opt.Reader:
 		return fmt.Errorf("%w: %q begins with %q, the prefix of another store of this cluster, which would take the rows of this store for its own: choose another one (tikv-prefix); what is stored there already can be moved by redoubt copy and removed by redoubt drop",
 			ErrNested, e.opt.Prefix, outer)
-	case outer != "" && !e.apart(outer):
+	case outer != "" && !e.hasNoRowsBetween(outer):
 		return fmt.Errorf("%w: %q begins with %q, the prefix of another store of this cluster, which has rows of its own among those of this store, so that they cannot be told apart: read the data by clients of a server of the version that has written it",
 			ErrNested, e.opt.Prefix, outer)
 	}
@@ -115,14 +117,14 @@ func (e *Engine) tryRegister(ctx context.Context) error {
 	return e.commit(ctx, txn, time.Now(), nil)
 }
 
-// prober looks for other stores, at one moment.
+// prober looks for other stores in the cluster, as of one moment.
 type prober struct {
 	e    *Engine
 	snap *txnsnapshot.KVSnapshot
 	ts   uint64
 }
 
-// outer returns the prefix of a store with which this one's begins, or "".
+// outer returns the prefix of another store with which this store's prefix begins, or "".
 func (p *prober) outer(ctx context.Context) (string, error) {
 	prefix := p.e.opt.Prefix
 	var registered [][]byte
@@ -151,9 +153,9 @@ func (p *prober) outer(ctx context.Context) (string, error) {
 	return string(key[:bytes.Index(key, []byte(counterRows))]), nil
 }
 
-// apart says whether the store of an outer prefix has no rows of its own where this one
-// has its rows.
-func (e *Engine) apart(outer string) bool {
+// hasNoRowsBetween reports whether the store of an outer prefix has no rows of its own
+// where this store has rows.
+func (e *Engine) hasNoRowsBetween(outer string) bool {
 	more := []byte(e.opt.Prefix[len(outer):])
 	for _, r := range e.opt.Unused {
 		if bytes.Compare(r[0], more) <= 0 && bytes.Compare(successor(more), r[1]) <= 0 {
@@ -163,7 +165,8 @@ func (e *Engine) apart(outer string) bool {
 	return false
 }
 
-// inner says what a store is known by whose prefix begins with this one's, or "".
+// inner describes a store whose prefix begins with this store's, for an error text, or
+// returns "".
 func (p *prober) inner(ctx context.Context) (string, error) {
 	row := []byte(registeredRow + p.e.opt.Prefix)
 	key, err := p.first(ctx, row, successor(row))
@@ -175,7 +178,7 @@ func (p *prober) inner(ctx context.Context) (string, error) {
 	}
 	prefix := []byte(p.e.opt.Prefix)
 	if key, err = p.first(ctx, prefix, successor(prefix)); key == nil || err != nil {
-		return "", err // there is nothing at all
+		return "", err // the range is empty
 	}
 	ranges := make([][2][]byte, len(p.e.opt.Unused))
 	for i, r := range p.e.opt.Unused {
@@ -191,7 +194,8 @@ func (p *prober) inner(ctx context.Context) (string, error) {
 	return fmt.Sprintf("%q, a key of another store of this cluster", string(prefix)+cut(text)), nil
 }
 
-// any returns the first key of one of the ranges, or nil if all are empty.
+// any returns the first key of one of the ranges, or nil if all are empty. It reads
+// several ranges at a time.
 func (p *prober) any(ctx context.Context, ranges [][2][]byte) ([]byte, error) {
 	var next atomic.Int64
 	var mu sync.Mutex
@@ -234,8 +238,8 @@ func (p *prober) first(ctx context.Context, lo, hi []byte) ([]byte, error) {
 	return keys[0], nil
 }
 
-// keys returns up to limit keys from the beginning of a range of stored keys; none means
-// that there are none.
+// keys returns up to limit keys from the beginning of a range of stored keys, and none only
+// if the range is empty.
 func (p *prober) keys(ctx context.Context, lo, hi []byte, limit int) (keys [][]byte, err error) {
 	s := p.e.scanner(p.snap, p.ts)
 	bo := tikv.NewBackofferWithVars(ctx, maxBackoff, vars)
@@ -249,7 +253,7 @@ func (p *prober) keys(ctx context.Context, lo, hi []byte, limit int) (keys [][]b
 		}
 		for _, pair := range pairs {
 			key := keyOf(pair)
-			if pair.GetError() != nil { // it is locked: reading it waits for who has it
+			if pair.GetError() != nil { // locked: getAny waits for the transaction that holds the lock
 				if stored, err := p.e.getAny(ctx, p.snap, key); err != nil {
 					return nil, err
 				} else if stored == nil {
@@ -263,12 +267,12 @@ func (p *prober) keys(ctx context.Context, lo, hi []byte, limit int) (keys [][]b
 	return keys, nil
 }
 
-// successor is the first key behind all that begin with some bytes, which are not all ff.
+// successor is the first key behind all keys that begin with key, which is not all ff.
 func successor(key []byte) []byte { return kv.PrefixNextKey(key) }
 
-// Drop removes all rows of the store, and its prefix from the cluster's list, and calls
-// progress with how many rows are gone. Nobody else may use the store, and the engine is
-// only to be closed afterwards. After an error it may be called again.
+// Drop removes all rows of the store and its registration, and calls progress with how many
+// rows are gone. No other process may use the store, and afterwards the engine may only be
+// closed. After an error Drop may be called again.
 func (e *Engine) Drop(ctx context.Context, progress func(rows int64)) error {
 	prefix := []byte(e.opt.Prefix)
 	for total := int64(0); ; {
@@ -292,7 +296,8 @@ func (e *Engine) Drop(ctx context.Context, progress func(rows int64)) error {
 
 const dropStep = 256
 
-// dropSome removes some rows; when there are none, the registration.
+// dropSome removes up to dropStep rows and sets n to their number; if there are none, it
+// removes the registration.
 func (e *Engine) dropSome(ctx context.Context, prefix []byte, n *int) error {
 	ctx, cancel := context.WithTimeout(ctx, e.opt.Timeout)
 	defer cancel()

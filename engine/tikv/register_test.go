@@ -35,7 +35,7 @@ func (m *mock) put(t testing.TB, prefix string, rows ...string) {
 // write writes rows, and closes the engine.
 func write(t testing.TB, e *Engine, rows ...string) {
 	t.Helper()
-	v, err := e.Begin(true)
+	v, err := e.Begin(engine.ViewOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestNestedPrefixes(t *testing.T) {
 
 func rowOf(t testing.TB, e *Engine, row string) (string, bool) {
 	t.Helper()
-	v, err := e.Begin(true)
+	v, err := e.Begin(engine.ViewOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/tikv/client-go/v2/txnkv/txnlock"
 )
 
-// rpcs counts the requests by kind. Those of background work are kept apart.
+// rpcs counts requests by kind. Requests of background work are one kind of their own.
 type rpcs struct{ counts sync.Map } // name to *atomic.Int64
 
 func (r *rpcs) add(ctx context.Context, name string) {
@@ -29,7 +29,7 @@ func (r *rpcs) add(ctx context.Context, name string) {
 
 // RPCs returns how many requests of each kind were sent so far: Get, BatchGet, Scan,
 // Prewrite, Commit and so on as TiKV calls them, TSO for timestamps, and Background
-// for all that no execution has asked for.
+// for all requests of background work.
 func (e *Engine) RPCs() map[string]int64 {
 	all := make(map[string]int64)
 	e.rpcs.counts.Range(func(name, n any) bool {
@@ -49,13 +49,13 @@ type behindKey struct{}
 // behind marks a context as that of background work.
 func behind(ctx context.Context) context.Context { return context.WithValue(ctx, behindKey{}, true) }
 
-// watch puts this package between the client and the cluster.
+// watch wraps the client's connections to PD and TiKV with those of this file.
 func (r *rpcs) watch(e *Engine) {
 	e.store.SetOracle(&watchedOracle{e.store.GetOracle(), e})
 	e.store.SetTiKVClient(&watchedClient{e.store.GetTiKVClient(), e})
 }
 
-// watchedOracle counts timestamps and sets the clock by them.
+// watchedOracle counts requests for timestamps and passes timestamps to the clock.
 type watchedOracle struct {
 	oracle.Oracle
 	e *Engine
@@ -70,8 +70,8 @@ func (o *watchedOracle) GetTimestamp(ctx context.Context, opt *oracle.Option) (u
 	return ts, err
 }
 
-// watchedClient counts requests, looks after prewrites that meet locks, and notes what
-// becomes of commits.
+// watchedClient counts requests, retries prewrites that meet stale locks, and notes the
+// answers to commits (fate.go).
 type watchedClient struct {
 	tikv.Client
 	e *Engine
@@ -90,12 +90,12 @@ func (c *watchedClient) SendRequest(ctx context.Context, addr string, req *tikvr
 	return resp, err
 }
 
-// maxResolves is how often a prewrite is sent again after locks are gone.
+// maxResolves is how often a prewrite is sent again after its locks were resolved.
 const maxResolves = 4
 
-// resolved says whether a prewrite met only locks of transactions that are over, and
-// they are gone now. Those of living ones are left to the caller: the commit is in
-// conflict with them anyhow, and is better run again than kept waiting as the client
+// resolved reports whether a prewrite met only locks of transactions that have ended, and
+// has resolved those locks. Locks of running transactions are left to the caller: the
+// commit conflicts with them anyhow, and a retry is better than to wait as the client
 // does, a tenth of a second at least.
 func (c *watchedClient) resolved(ctx context.Context, req *tikvrpc.Request, resp *tikvrpc.Response) bool {
 	answer, ok := resp.Resp.(*kvrpcpb.PrewriteResponse)

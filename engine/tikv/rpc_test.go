@@ -33,13 +33,14 @@ func TestRPCs(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	const pointRead = "one row, and no other"
 	for _, c := range []struct {
 		name string
 		use  func(t *testing.T, v engine.SharedView)
 		want map[string]int64
 	}{
 		{"nothing", func(*testing.T, engine.SharedView) {}, nil},
-		{"one row, alone", func(t *testing.T, v engine.SharedView) { v.Lone(); v.Get(k1, nil) }, map[string]int64{"Get": 1}},
+		{pointRead, func(t *testing.T, v engine.SharedView) { v.Get(k1, nil) }, map[string]int64{"Get": 1}},
 		{"one row", func(t *testing.T, v engine.SharedView) { v.Get(k1, nil) }, map[string]int64{"TSO": 1, "Get": 1}},
 		{"one row, and its version", func(t *testing.T, v engine.SharedView) { v.Get(k1, nil); v.Version(k1) }, map[string]int64{"TSO": 1, "Get": 1}},
 		{"a row that is not there, twice", func(t *testing.T, v engine.SharedView) { v.Get(nobody, nil); v.Get(nobody, nil) }, map[string]int64{"TSO": 1, "Get": 1}},
@@ -53,20 +54,20 @@ func TestRPCs(t *testing.T) {
 			v.GetMany(many, visit)
 		}, map[string]int64{"TSO": 1, "BatchGet": 1}},
 		{"the first of a range", func(t *testing.T, v engine.SharedView) {
-			row, n, found, ok := v.(engine.Edged).Edge([]byte("k"), []byte("l"), false, nil)
-			if string(row) != "k000value" || n != 4 || !found || !ok {
-				t.Errorf("%q %d %v %v", row, n, found, ok)
+			row, n, found, err := v.Edge([]byte("k"), []byte("l"), false, nil)
+			if string(row) != "k000value" || n != 4 || !found || err != nil {
+				t.Errorf("%q %d %v %v", row, n, found, err)
 			}
 		}, map[string]int64{"TSO": 1, "Scan": 1}},
 		{"the last of a range", func(t *testing.T, v engine.SharedView) {
-			row, n, found, ok := v.(engine.Edged).Edge([]byte("k"), []byte("l"), true, []byte("x"))
-			if string(row) != "xk099value" || n != 4 || !found || !ok {
-				t.Errorf("%q %d %v %v", row, n, found, ok)
+			row, n, found, err := v.Edge([]byte("k"), []byte("l"), true, []byte("x"))
+			if string(row) != "xk099value" || n != 4 || !found || err != nil {
+				t.Errorf("%q %d %v %v", row, n, found, err)
 			}
 		}, map[string]int64{"TSO": 1, "Scan": 1}},
 		{"an empty range", func(t *testing.T, v engine.SharedView) {
-			if row, _, found, ok := v.(engine.Edged).Edge([]byte("l"), []byte("m"), true, []byte("x")); string(row) != "x" || found || !ok {
-				t.Errorf("%q %v %v", row, found, ok)
+			if row, _, found, err := v.Edge([]byte("l"), []byte("m"), true, []byte("x")); string(row) != "x" || found || err != nil {
+				t.Errorf("%q %v %v", row, found, err)
 			}
 		}, map[string]int64{"TSO": 1, "Scan": 1}},
 		{"a few rows of a walk", func(t *testing.T, v engine.SharedView) { walk(t, v, 16) }, map[string]int64{"TSO": 1, "Scan": 1}},
@@ -111,7 +112,7 @@ func TestRPCs(t *testing.T) {
 		var got map[string]int64
 		for range 5 { // on a slow machine a view may not be young when it commits
 			before := e.RPCs()
-			v, err := e.Begin(true)
+			v, err := e.Begin(engine.ViewOptions{PointRead: c.name == pointRead})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -138,7 +139,7 @@ func TestRPCs(t *testing.T) {
 
 func must(t *testing.T, e *Engine, b *engine.Batch) {
 	t.Helper()
-	v, err := e.Begin(true)
+	v, err := e.Begin(engine.ViewOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

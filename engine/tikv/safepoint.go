@@ -11,9 +11,9 @@ import (
 	"go.uber.org/zap"
 )
 
-// safePoints is where clients of TiKV tell each other up to which moment the past may
-// be gone: a few keys in PD's etcd. The client's own one writes its complaints to the
-// standard error.
+// safePoints implements tikv.SafePointKV: a few keys in PD's etcd, by which clients of TiKV
+// share the cluster's safe point. The client's own implementation logs to the standard
+// error.
 type safePoints struct{ etcd *clientv3.Client }
 
 var _ tikv.SafePointKV = (*safePoints)(nil)

@@ -16,17 +16,17 @@ import (
 	"github.com/tikv/client-go/v2/txnkv/txnsnapshot"
 )
 
-// Scans ask TiKV for pages of rows, one request each. The client has a scanner of its
-// own, which knows no deadlines, no pages of one row, and fetches nothing ahead.
+// Scans ask TiKV for pages of rows, one request each. The client's own scanner is not used:
+// it has no deadlines, no pages of one row, and fetches nothing ahead.
 
 // scanner reads pages of rows as of a moment.
 type scanner struct {
 	e       *Engine
 	snap    *txnsnapshot.KVSnapshot
 	ts      uint64
-	timeout time.Duration // of each page, if not 0
+	timeout time.Duration // of each request, if not 0
 	seed    uint32
-	lo, hi  []byte // bounds of rows that are long; see long.go
+	lo, hi  []byte // bounds that are long keys; see long.go
 }
 
 func (e *Engine) scanner(snap *txnsnapshot.KVSnapshot, ts uint64) *scanner {
@@ -38,18 +38,18 @@ type row struct {
 	version    uint64
 }
 
-// page is what one request brought, and where the next one goes on: at lo or at hi.
-// The range is done when lo is not below hi.
+// page holds the rows of one request, and the range lo to hi that is left to be read. The
+// walk is done when lo is not below hi.
 type page struct {
 	rows   []row
 	lo, hi []byte
 	size   int  // bytes
-	long   bool // there are long rows
+	long   bool // the request returned long rows
 }
 
-// page fetches up to limit rows of one region, from the beginning of the range or from
-// its end, and more if it would end inside of a group. There may be none although
-// there are more in the next region.
+// page fetches up to limit rows of one region, from the beginning of the range or from its
+// end if reverse, and more if the page would end inside of a long group. A page may be
+// empty although the next region has rows.
 func (s *scanner) page(ctx context.Context, lo, hi []byte, reverse bool, limit int) (page, error) {
 	p, last, err := s.some(ctx, lo, hi, reverse, limit)
 	if err == nil && p.long {
@@ -58,8 +58,8 @@ func (s *scanner) page(ctx context.Context, lo, hi []byte, reverse bool, limit i
 	return p, err
 }
 
-// some fetches up to limit rows of one region. last is the last key that came, in the
-// order of the walk.
+// some fetches up to limit rows of one region. last is the last stored key that was
+// returned, in the order of the walk.
 func (s *scanner) some(ctx context.Context, lo, hi []byte, reverse bool, limit int) (p page, last []byte, err error) {
 	if s.timeout > 0 {
 		var cancel context.CancelFunc
@@ -85,7 +85,7 @@ func (s *scanner) some(ctx context.Context, lo, hi []byte, reverse bool, limit i
 	}
 }
 
-// ask sends one request. Without pairs it must be sent again.
+// ask sends one request. If pairs is nil the caller must call ask again.
 func (s *scanner) ask(bo *tikv.Backoffer, lo, hi []byte, reverse bool, limit int) (p page, pairs []*kvrpcpb.KvPair, err error) {
 	regions := s.e.store.GetRegionCache()
 	locate := regions.LocateKey
@@ -97,7 +97,7 @@ func (s *scanner) ask(bo *tikv.Backoffer, lo, hi []byte, reverse bool, limit int
 	if err != nil {
 		return p, nil, err
 	}
-	from, to := lo, hi // as far as the region goes
+	from, to := lo, hi // the part of the range that is in the region
 	if bytes.Compare(loc.StartKey, from) > 0 {
 		from = loc.StartKey
 	}
@@ -148,8 +148,8 @@ func (s *scanner) ask(bo *tikv.Backoffer, lo, hi []byte, reverse bool, limit int
 	return p, pairs, nil
 }
 
-// regionError says whether the request did not reach its region and is to be sent
-// again, after a pause if need be.
+// regionError reports whether the answer is a region error, so that the request must be
+// sent again. It has slept before that if necessary.
 func regionError(bo *tikv.Backoffer, resp *tikvrpc.Response) (again bool, err error) {
 	e, err := resp.GetRegionError()
 	if e == nil || err != nil {
@@ -161,12 +161,13 @@ func regionError(bo *tikv.Backoffer, resp *tikvrpc.Response) (again bool, err er
 	return true, bo.Backoff(tikv.BoRegionMiss(), errors.New(e.String()))
 }
 
-// moved says that the region was split or merged, and the client knows how.
+// moved reports whether the region was split or merged, and the answer has the new regions.
 func moved(e *errorpb.Error) bool {
 	return e.GetEpochNotMatch() != nil && len(e.GetEpochNotMatch().GetCurrentRegions()) > 0
 }
 
-// resolve deals with the lock of another transaction.
+// resolve removes the lock of a transaction that has ended, or sleeps for a while if the
+// transaction is still running.
 func (s *scanner) resolve(bo *tikv.Backoffer, e *kvrpcpb.KeyError) error {
 	lock, err := txnlock.ExtractLockFromKeyErr(e)
 	if err != nil {
@@ -179,7 +180,7 @@ func (s *scanner) resolve(bo *tikv.Backoffer, e *kvrpcpb.KeyError) error {
 	return bo.BackoffWithMaxSleepTxnLockFast(int(ttl), errors.New("a row is locked"))
 }
 
-// keyOf is a pair's key, that of the lock if there is one.
+// keyOf is a pair's key, taken from its lock if the pair has none.
 func keyOf(p *kvrpcpb.KvPair) []byte {
 	if p.GetError() != nil && len(p.Key) == 0 {
 		return p.GetError().GetLocked().GetKey()
@@ -187,8 +188,8 @@ func keyOf(p *kvrpcpb.KvPair) []byte {
 	return p.Key
 }
 
-// fill takes the rows out of the pairs. A locked one is read by itself, which waits
-// for the lock or does away with it.
+// fill adds the rows of the pairs to a page. A locked row is read by a request of its own,
+// which waits for the lock or resolves it.
 func (s *scanner) fill(ctx context.Context, p *page, pairs []*kvrpcpb.KvPair) error {
 	p.rows = make([]row, 0, len(pairs))
 	for _, pair := range pairs {

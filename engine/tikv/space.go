@@ -8,20 +8,20 @@ import (
 	"redoubt/engine"
 )
 
-// space is the part of TiKV's keys that belongs to the store.
+// space is the part of TiKV's key space that belongs to the store.
 type space struct {
 	prefix []byte
 	end    []byte // behind the rows: the first of the reserved keys
 }
 
-// reserved is how keys begin that are the engine's own.
+// reserved is the prefix of rows that are the engine's own.
 const reserved = "\xff\xff\xff\xff"
 
 func newSpace(prefix string) space {
 	return space{prefix: []byte(prefix), end: []byte(prefix + reserved)}
 }
 
-// key is where a row is stored.
+// key is the key under which a row is stored.
 func (s *space) key(row []byte) []byte {
 	return s.append(make([]byte, 0, s.size(row)), row)
 }
@@ -33,7 +33,7 @@ func (s *space) size(row []byte) int {
 	return len(s.prefix) + len(row)
 }
 
-// append appends where a row is stored.
+// append appends the key under which a row is stored.
 func (s *space) append(b, row []byte) []byte {
 	b = append(b, s.prefix...)
 	if isLong(row) {
@@ -42,7 +42,7 @@ func (s *space) append(b, row []byte) []byte {
 	return append(b, row...)
 }
 
-// keys are where rows are stored, in one piece of memory.
+// keys returns the keys under which rows are stored, in one allocation.
 func (s *space) keys(rows [][]byte) [][]byte {
 	size := 0
 	for _, row := range rows {
@@ -57,9 +57,9 @@ func (s *space) keys(rows [][]byte) [][]byte {
 	return keys
 }
 
-// bounds are where the rows with lo <= key < hi are stored, hi nil for all. The range
-// is empty if from is not below to. If a bound is long there may be long rows that are
-// out of bounds.
+// bounds returns the range of stored keys of the rows with lo <= key < hi, no upper limit
+// if hi is nil. The range is empty if from is not below to. If lo or hi is a long key, the
+// range may contain long rows outside of lo and hi.
 func (s *space) bounds(lo, hi []byte) (from, to []byte) {
 	from, to = s.bound(lo, false), s.end
 	if hi != nil && bytes.Compare(hi, []byte(reserved)) < 0 {
@@ -68,19 +68,19 @@ func (s *space) bounds(lo, hi []byte) (from, to []byte) {
 	return from, to
 }
 
-// row is the key of a row as its users know it, unless it is a long one.
+// row returns the key of a row from its stored key, unless the row is a long one.
 func (s *space) row(key []byte) []byte { return key[len(s.prefix):] }
 
 func isReserved(row []byte) bool { return bytes.HasPrefix(row, []byte(reserved)) }
 
-// versionSize is how many bytes of a stored value come behind the row's own.
+// versionSize is the size of the version at the end of a stored value.
 const versionSize = 8
 
 func appendValue(b, value []byte, ts uint64) []byte {
 	return binary.BigEndian.AppendUint64(append(b, value...), ts)
 }
 
-// valueOf takes the stored value of a row apart.
+// valueOf splits the stored value of a row into value and version.
 func valueOf(row, stored []byte) (value []byte, version uint64, err error) {
 	if !isLong(row) {
 		return split(row, stored)
@@ -92,7 +92,7 @@ func valueOf(row, stored []byte) (value []byte, version uint64, err error) {
 	return value, version, err
 }
 
-// split takes the version off a stored value.
+// split splits the version off a stored value.
 func split(key, stored []byte) (value []byte, version uint64, err error) {
 	n := len(stored) - versionSize
 	if n < 0 {

@@ -9,13 +9,13 @@ import (
 	"redoubt/engine"
 )
 
-// figures are what the engine counts about itself.
+// figures are the engine's own counts, for Stats.
 type figures struct {
 	commits     atomic.Int64
 	conflicts   atomic.Int64
-	unknown     atomic.Int64 // commits of which nobody knows
-	unavailable atomic.Int64 // commits that came to nothing since the cluster did not answer
-	waits       atomic.Int64 // views that had to wait for a place
+	unknown     atomic.Int64 // commits with an unknown outcome
+	unavailable atomic.Int64 // commits that failed with a transient error
+	waits       atomic.Int64 // views that had to wait for the viewLimit
 	locks       atomic.Int64 // prewrites that met locks
 	safePoint   atomic.Int64
 }
@@ -26,7 +26,7 @@ func (e *Engine) Stats() engine.Stats {
 	s := engine.Stats{
 		Commits: f.commits.Load(),
 		Detail: []engine.Stat{
-			{Name: "tikv_transactions", Value: int64(e.places.taken())},
+			{Name: "tikv_transactions", Value: int64(e.viewLimit.taken())},
 			{Name: "tikv_conflicts", Value: f.conflicts.Load()},
 			{Name: "tikv_unknown_outcomes", Value: f.unknown.Load()},
 			{Name: "tikv_unavailable", Value: f.unavailable.Load()},

@@ -5,7 +5,7 @@
 // timestamp and reads the state of that moment; a commit writes everything at once, in
 // one phase where its rows lie in one region, and finds conflicts. Rows that a batch
 // checks but does not write are locked by the commit, so they conflict as well. A view
-// that reads a single row needs no timestamp (Lone).
+// that reads a single row needs no timestamp (engine.ViewOptions.PointRead).
 //
 // Rows are stored below a prefix, so that several stores share a cluster. A value is
 // followed by the 8-byte timestamp at which its transaction began: TiKV cannot store
@@ -13,10 +13,10 @@
 // the prefix, are the engine's own: counters (see counter.go). Rows whose keys are
 // longer than TiKV's may be are stored in another way (see long.go).
 //
-// Files: tikv.go opens and closes, view.go and commit.go are the transaction, scan.go
-// the iterators, rpc.go looks at every request, errors.go says what the client's errors
-// mean and fate.go whether a commit may have happened in spite of one, clock.go and gc.go
-// are time and what may be forgotten, register.go keeps prefixes apart.
+// Files: tikv.go opens and closes, view.go and commit.go are the transaction, scan.go and
+// iterator.go the iterators, rpc.go counts every request, errors.go maps the client's
+// errors and fate.go tells whether a commit may have happened in spite of one, clock.go is
+// the store's time, gc.go advances the safe point, register.go keeps prefixes apart.
 package tikv
 
 import (
@@ -42,31 +42,31 @@ type Options struct {
 	Context context.Context
 	// PD are the addresses of placement drivers, host:port each.
 	PD []string
-	// Prefix comes before the keys of all rows. No other store of the cluster may have one
-	// that begins with it, or with which it begins: see register.go.
+	// Prefix comes before the keys of all rows. No other store of the cluster may have a
+	// prefix that begins with this one, or is the beginning of it: see register.go.
 	Prefix string
-	// Unused are ranges of keys in which the store never has rows. Those that are there are
-	// of a store whose prefix begins with this one's.
+	// Unused are ranges of keys in which the store never has rows. Rows there belong to a
+	// store whose prefix begins with this one.
 	Unused [][2][]byte
-	// Reader opens a store of which rows are only read or removed: its prefix is not
-	// registered, and may begin with another's.
+	// Reader opens a store whose rows are only read or removed: its prefix is not
+	// registered, and may begin with another store's.
 	Reader bool
 	// CA, Cert and Key are files; TLS is used if there is a CA.
 	CA, Cert, Key string
-	// Timeout is for how long one execution may use the store, from Begin on.
+	// Timeout is how long one execution may use the store, from Begin on.
 	Timeout time.Duration
-	// OpenTimeout is for how long Open tries to reach the cluster.
+	// OpenTimeout is how long Open tries to reach the cluster.
 	OpenTimeout time.Duration
 	// MaxTransactions is how many views may read or commit at once; others wait.
 	MaxTransactions int
-	// ReplicaRead lets reads go to any replica, not to leaders alone. They are still
-	// of a fresh moment.
+	// ReplicaRead lets reads go to any replica, not to leaders alone. Such reads are not
+	// stale.
 	ReplicaRead bool
-	// Logger gets what this package and the client have to say.
+	// Logger gets the messages of this package and of the client.
 	Logger *slog.Logger
 
-	every time.Duration             // how often time and counters are looked at; for tests
-	late  func(n int) time.Duration // when Open says that it waits; for tests
+	every time.Duration             // how often time and counters are read; for tests
+	late  func(n int) time.Duration // when Open logs that it waits; for tests
 }
 
 func (o *Options) fill() error {
@@ -80,10 +80,10 @@ func (o *Options) fill() error {
 		o.OpenTimeout = 30 * time.Second
 	}
 	if o.every <= 0 {
-		o.every = lookEvery
+		o.every = refreshEvery
 	}
 	if o.late == nil {
-		o.late = late
+		o.late = waitNotice
 	}
 	if o.MaxTransactions <= 0 {
 		o.MaxTransactions = 1024
@@ -119,14 +119,14 @@ func (o *Options) fill() error {
 	return nil
 }
 
-// maxBehind is how many views of background work may read or commit at once. It is more
-// than there is work of different kinds, so that none waits for another.
+// maxBehind is how many background views may read or commit at once. There are fewer kinds
+// of background work, so that none waits for another.
 const maxBehind = 32
 
 // maxPrefix keeps the prefix small beside the keys.
 const maxPrefix = 64
 
-// Engine is the store, as this process uses it. It implements engine.Shared.
+// Engine is an open store in a TiKV cluster. It implements engine.Shared.
 type Engine struct {
 	opt    Options
 	log    *slog.Logger
@@ -134,14 +134,14 @@ type Engine struct {
 	space  space
 	ctx    context.Context // ends when the engine is closed
 	cancel context.CancelFunc
-	drop   context.CancelFunc // ends what the client does for as long as it lives
-	stop   chan struct{}      // closed when background work is to end
+	drop   context.CancelFunc // ends the client's own background work
+	stop   chan struct{}      // closed when the engine's background work is to end
 	wg     sync.WaitGroup     // of background work
 	closed atomic.Bool
-	onePC  bool // one-phase and asynchronous commits; the client's mock cannot
+	onePC  bool // one-phase and asynchronous commits; false for the client's mock, which has none
 
-	places     places        // for views that have begun
-	background places        // for those of them that no client waits for
+	viewLimit  viewLimit     // for views that clients wait for
+	background viewLimit     // for background views
 	replicas   atomic.Bool   // reads go to any replica
 	seq        atomic.Uint64 // tickets
 	clock      clock
@@ -153,7 +153,7 @@ type Engine struct {
 
 var _ engine.Shared = (*Engine)(nil)
 
-// Address is that of a placement driver: where the cluster's network is.
+// Address is the address of a placement driver: it tells which network the cluster is on.
 func (e *Engine) Address() string { return e.opt.PD[0] }
 
 // Open opens the store.
@@ -173,7 +173,7 @@ func Open(o Options) (*Engine, error) {
 	timer := time.AfterFunc(o.OpenTimeout, cancel)
 	waiting, opened := context.WithCancel(ctx)
 	defer opened()
-	go sayLate(waiting, o, tls)
+	go logWaiting(waiting, o, tls)
 	e, err := open(ctx, o, sec)
 	if giveUp() && timer.Stop() && err == nil {
 		e.drop = cancel
@@ -197,7 +197,7 @@ func open(ctx context.Context, o Options, sec config.Security) (*Engine, error) 
 	return newEngine(ctx, o, store, true)
 }
 
-// newEngine makes an engine on a store of the client, which it owns.
+// newEngine makes an engine on the client's store, which the engine then owns.
 func newEngine(ctx context.Context, o Options, store *tikv.KVStore, onePC bool) (*Engine, error) {
 	e := &Engine{
 		opt: o, log: o.Logger, store: store, space: newSpace(o.Prefix), onePC: onePC, stop: make(chan struct{}),
@@ -215,7 +215,8 @@ func newEngine(ctx context.Context, o Options, store *tikv.KVStore, onePC bool) 
 	return e, nil
 }
 
-// start registers the prefix, asks for the time and the counters, and then keeps doing so.
+// start reads the time, registers the prefix, reads the counters, and starts the background
+// work that keeps time and counters fresh.
 func (e *Engine) start() error {
 	ctx, cancel := context.WithTimeout(behind(e.ctx), e.opt.OpenTimeout)
 	defer cancel()
@@ -241,7 +242,7 @@ func (e *Engine) Close() error {
 		return engine.ErrClosed
 	}
 	close(e.stop)
-	e.wg.Wait() // what is under way would leave locks if it were cut off
+	e.wg.Wait() // a commit that is cut off would leave locks
 	ctx, cancel := context.WithTimeout(behind(context.Background()), e.opt.Timeout)
 	defer cancel()
 	err := e.counters.leave(ctx, e)
@@ -254,12 +255,12 @@ func (e *Engine) Close() error {
 }
 
 // SetMaxTransactions changes how many views may read or commit at once.
-func (e *Engine) SetMaxTransactions(n int) { e.places.resize(n) }
+func (e *Engine) SetMaxTransactions(n int) { e.viewLimit.resize(n) }
 
 // SetReplicaRead changes whether reads go to any replica.
 func (e *Engine) SetReplicaRead(any bool) { e.replicas.Store(any) }
 
-// timestamp asks for a moment.
+// timestamp requests a timestamp from PD.
 func (e *Engine) timestamp(ctx context.Context) (uint64, error) {
 	ts, err := e.store.GetTimestampWithRetry(tikv.NewBackofferWithVars(ctx, maxBackoff, vars), globalScope)
 	if err != nil {
@@ -268,12 +269,15 @@ func (e *Engine) timestamp(ctx context.Context) (uint64, error) {
 	return ts, nil
 }
 
-// Begin implements engine.Engine. Nothing is asked of the cluster yet.
-func (e *Engine) Begin(wait bool) (engine.View, error) {
+// Timeout implements engine.Shared.
+func (e *Engine) Timeout() time.Duration { return e.opt.Timeout }
+
+// Begin implements engine.Engine. It sends no request.
+func (e *Engine) Begin(o engine.ViewOptions) (engine.View, error) {
 	if e.closed.Load() {
 		return nil, engine.ErrClosed
 	}
-	return &view{e: e, wait: wait, deadline: time.Now().Add(e.opt.Timeout)}, nil
+	return &view{e: e, o: o, deadline: time.Now().Add(e.opt.Timeout)}, nil
 }
 
 // Snapshot implements engine.Engine.
@@ -293,27 +297,27 @@ func (e *Engine) Snapshot() (engine.Snapshot, error) {
 	return &snapshot{e: e, ts: ts, token: token}, nil
 }
 
-// Counter implements engine.Engine. It is what this process has added, and what the
-// others had when they last said.
+// Counter implements engine.Engine. It returns what this process has added and what the
+// other processes had stored about a second ago.
 func (e *Engine) Counter(key []byte) (int64, error) { return e.counters.sum(key), nil }
 
-// Committed and Durable are the same: what TiKV shows to anybody, it keeps.
+// Committed and Durable are the same: what a reader sees in TiKV is durable.
 func (e *Engine) Committed() engine.Ticket { return engine.Ticket(e.seq.Load()) }
 func (e *Engine) Durable() engine.Ticket   { return engine.Ticket(e.seq.Load()) }
 
-// OnDurable has nothing to report.
+// OnDurable never calls its function: a commit is durable when Commit returns.
 func (e *Engine) OnDurable(func()) {}
 
-// Err is always nil: a cluster that cannot be reached may be so again.
+// Err is always nil: a cluster that cannot be reached may come back.
 func (e *Engine) Err() error { return nil }
 
-// Congested is never so: views wait for a place when they begin.
+// Congested is always false: views wait in the viewLimit before they read or commit.
 func (e *Engine) Congested() bool { return false }
 
-// Full is never so: TiKV says it of a commit.
+// Full is always nil: TiKV reports a full disk as an error of a commit.
 func (e *Engine) Full() error { return nil }
 
-// Checkpoint is the business of TiKV's own backup tools.
+// Checkpoint is not supported: TiKV has backup tools of its own.
 func (e *Engine) Checkpoint(string) error { return errors.ErrUnsupported }
 
 // Capabilities implements engine.Engine.

@@ -19,40 +19,35 @@ import (
 // view implements engine.SharedView: a transaction that begins with its first read, or
 // with its commit if it reads nothing.
 //
-// What was read or prefetched stays in the client's snapshot, rows that do not exist
-// as well, so it is not asked for twice.
+// The client's snapshot caches what was read or prefetched, also that a row does not
+// exist, so that no row is requested twice.
 type view struct {
+	engine.Uncounted
 	e        *Engine
-	wait     bool
-	lone     bool
+	o        engine.ViewOptions
 	settled  bool // a commit was tried
 	closed   bool
-	behind   bool // no client waits for it
-	placed   bool // it holds one of the engine's places
-	before   func() engine.Stamp
+	placed   bool // the view holds a place of its viewLimit
 	deadline time.Time
-	token    uint64 // among the readers; 0 if there is none
+	token    uint64 // of Engine.reading; 0 if there is none
 
 	ctx    context.Context // until the deadline; nil before the first read
 	cancel context.CancelFunc
 	ts     uint64
-	began  time.Time // when ts was asked for
-	one    []byte    // the row that a lone view has read, behind the prefix
+	began  time.Time // when ts was requested
+	one    []byte    // the row that a PointRead view has read
 	snap   *txnsnapshot.KVSnapshot
-	txn    *transaction.KVTxn // nil for a lone view
+	txn    *transaction.KVTxn // nil for a PointRead view
 }
 
-var (
-	_ engine.SharedView = (*view)(nil)
-	_ engine.Edged      = (*view)(nil)
-)
+var _ engine.SharedView = (*view)(nil)
 
 var (
-	errLone   = errors.New("a lone view reads one row and commits nothing")
-	errClosed = errors.New("the view is closed")
+	errPointRead = errors.New("a view with PointRead reads one row and commits nothing")
+	errClosed    = errors.New("the view is closed")
 )
 
-// enter takes a place among the transactions under way.
+// enter takes a place of the viewLimit and starts the view's context.
 func (v *view) enter() error {
 	switch {
 	case v.closed:
@@ -61,7 +56,7 @@ func (v *view) enter() error {
 		return engine.ErrClosed
 	case v.ctx == nil:
 		parent := v.e.ctx
-		if v.behind {
+		if v.o.Background {
 			parent = behind(parent)
 		}
 		v.ctx, v.cancel = context.WithDeadline(parent, v.deadline)
@@ -69,7 +64,7 @@ func (v *view) enter() error {
 	if v.placed {
 		return nil
 	}
-	waited, err := v.places().enter(v.ctx)
+	waited, err := v.viewLimit().enter(v.ctx)
 	if waited {
 		v.e.figures.waits.Add(1)
 	}
@@ -80,15 +75,15 @@ func (v *view) enter() error {
 	case v.e.closed.Load():
 		return engine.ErrClosed
 	}
-	return fmt.Errorf("too many transactions are under way: %w", engine.ErrUnavailable)
+	return fmt.Errorf("tikv-max-transactions are under way: %w", engine.ErrOverloaded)
 }
 
-// places are those of clients, or those of work in the background.
-func (v *view) places() *places {
-	if v.behind {
+// viewLimit returns the limit that applies to the view.
+func (v *view) viewLimit() *viewLimit {
+	if v.o.Background {
 		return &v.e.background
 	}
-	return &v.e.places
+	return &v.e.viewLimit
 }
 
 // begin fixes the moment of the view.
@@ -113,7 +108,7 @@ func (v *view) begin() error {
 	return err
 }
 
-// transaction begins one of the client's at the moment of a snapshot.
+// transaction begins a transaction of the client at the moment of a snapshot.
 func (e *Engine) transaction(snap *txnsnapshot.KVSnapshot, ts uint64) (*transaction.KVTxn, error) {
 	txn, err := transaction.NewTiKVTxn(e.store, snap, ts, &transaction.TxnOptions{TxnScope: globalScope})
 	if err == nil {
@@ -123,11 +118,11 @@ func (e *Engine) transaction(snap *txnsnapshot.KVSnapshot, ts uint64) (*transact
 }
 
 const (
-	maxRow    = 6 << 20   // TiKV's log takes entries of 8 MiB, as a rule
-	maxCommit = 100 << 20 // what TiDB allows
+	maxRow    = 6 << 20   // TiKV's log accepts entries of 8 MiB by default
+	maxCommit = 100 << 20 // TiDB's limit
 )
 
-// snapshotAt is the client's view of a moment.
+// snapshotAt returns the client's snapshot of a moment.
 func (e *Engine) snapshotAt(ts uint64) *txnsnapshot.KVSnapshot {
 	snap := e.store.GetSnapshot(ts)
 	snap.SetVars(vars)
@@ -137,19 +132,19 @@ func (e *Engine) snapshotAt(ts uint64) *txnsnapshot.KVSnapshot {
 	return snap
 }
 
-// ready prepares a read of some rows; none means many of them.
+// ready prepares a read of the given rows, or of a range if there are none.
 func (v *view) ready(rows ...[]byte) error {
-	if !v.wait {
+	if v.o.NoWait {
 		return fmt.Errorf("the rows are not on this machine: %w", engine.ErrCold)
 	}
 	if v.closed {
 		return errClosed
 	}
-	if !v.lone {
+	if !v.o.PointRead {
 		return v.begin()
 	}
 	if len(rows) != 1 || v.one != nil && !bytes.Equal(v.one, rows[0]) {
-		return errLone
+		return errPointRead
 	}
 	if v.one != nil {
 		return nil
@@ -177,7 +172,7 @@ func (e *Engine) get(ctx context.Context, snap *txnsnapshot.KVSnapshot, row []by
 	return e.getAny(ctx, snap, e.space.key(row))
 }
 
-// getAny is get for any key.
+// getAny is get for any stored key.
 func (e *Engine) getAny(ctx context.Context, snap *txnsnapshot.KVSnapshot, key []byte) ([]byte, error) {
 	entry, err := snap.Get(ctx, key)
 	if tikverr.IsErrNotFound(err) {
@@ -264,13 +259,13 @@ func show(i int, row, stored []byte, visit func(int, []byte, bool) error) error 
 	return visit(i, value, true)
 }
 
-// Prefetch reads the rows, all at once; they are kept for the reads to come.
+// Prefetch reads the rows all at once; the client's snapshot caches them.
 func (v *view) Prefetch(rows [][]byte) (cold int) {
 	switch {
-	case !v.wait:
+	case v.o.NoWait:
 		return len(rows)
-	case v.lone || len(rows) == 0 || v.ready(rows...) != nil:
-		return 0 // whoever reads is told
+	case v.o.PointRead || len(rows) == 0 || v.ready(rows...) != nil:
+		return 0 // the read returns the error
 	}
 	if err := v.e.getMany(v.ctx, v.snap, rows, func(int, []byte, bool) error { return nil }); err != nil {
 		v.e.log.Debug("rows were not fetched ahead", "err", brief(err))
@@ -286,36 +281,32 @@ func (v *view) Iter(lo, hi []byte, reverse bool) engine.Iterator {
 	return newIterator(v.ctx, v.e.scanner(v.snap, v.ts), lo, hi, reverse)
 }
 
-// Edge implements engine.Edged: one request for one row. Whoever must know of an error
-// meets it on the other way.
-func (v *view) Edge(lo, hi []byte, reverse bool, b []byte) (row []byte, key int, found, ok bool) {
-	if v.ready() != nil {
-		return b, 0, false, false
+// Edge implements engine.Reader: one request for one row.
+func (v *view) Edge(lo, hi []byte, reverse bool, b []byte) (row []byte, key int, found bool, err error) {
+	if err := v.ready(); err != nil {
+		return b, 0, false, err
 	}
-	s := v.e.scanner(v.snap, v.ts)
+	return v.e.scanner(v.snap, v.ts).edge(v.ctx, lo, hi, reverse, b)
+}
+
+// edge implements Edge of engine.Reader for views and snapshots.
+func (s *scanner) edge(ctx context.Context, lo, hi []byte, reverse bool, b []byte) (row []byte, key int, found bool, err error) {
 	from, to := s.within(lo, hi)
 	for p := (page{lo: from, hi: to}); bytes.Compare(p.lo, p.hi) < 0; {
-		var err error
-		if p, err = s.page(v.ctx, p.lo, p.hi, reverse, 1); err != nil {
-			return b, 0, false, false
+		if p, err = s.page(ctx, p.lo, p.hi, reverse, 1); err != nil {
+			return b, 0, false, err
 		}
 		if len(p.rows) > 0 {
 			r := &p.rows[0]
-			return append(append(b, r.key...), r.value...), len(r.key), true, true
+			return append(append(b, r.key...), r.value...), len(r.key), true, nil
 		}
 	}
-	return b, 0, false, true
+	return b, 0, false, nil
 }
-
-// Lone implements engine.SharedView.
-func (v *view) Lone() { v.lone = v.snap == nil || v.lone }
-
-// Behind implements engine.SharedView.
-func (v *view) Behind() { v.behind = v.behind || v.ctx == nil }
 
 // Stamp implements engine.SharedView.
 func (v *view) Stamp() (engine.Stamp, error) {
-	if v.lone {
+	if v.o.PointRead {
 		return 0, nil
 	}
 	if err := v.begin(); err != nil {
@@ -323,9 +314,6 @@ func (v *view) Stamp() (engine.Stamp, error) {
 	}
 	return engine.Stamp(v.ts), nil
 }
-
-// Before implements engine.SharedView.
-func (v *view) Before(until func() engine.Stamp) { v.before = until }
 
 // Close implements engine.View.
 func (v *view) Close() {
@@ -340,13 +328,14 @@ func (v *view) Close() {
 		v.e.reading.leave(v.token)
 	}
 	if v.placed {
-		v.places().leave()
+		v.viewLimit().leave()
 	}
 }
 
-// snapshot implements engine.Snapshot. It may live for long, so it does not keep what
-// it reads, and each call has its own time.
+// snapshot implements engine.Snapshot. It may live long, so it does not cache what it
+// reads, and each call has a timeout of its own.
 type snapshot struct {
+	engine.Uncounted
 	e     *Engine
 	ts    uint64
 	token uint64
@@ -373,9 +362,18 @@ func (s *snapshot) GetMany(rows [][]byte, visit func(int, []byte, bool) error) e
 }
 
 func (s *snapshot) Iter(lo, hi []byte, reverse bool) engine.Iterator {
+	return newIterator(s.e.ctx, s.scanner(), lo, hi, reverse)
+}
+
+func (s *snapshot) scanner() *scanner {
 	sc := s.e.scanner(s.e.snapshotAt(s.ts), s.ts)
 	sc.timeout = s.e.opt.Timeout
-	return newIterator(s.e.ctx, sc, lo, hi, reverse)
+	return sc
+}
+
+// Edge implements engine.Reader: one request for one row.
+func (s *snapshot) Edge(lo, hi []byte, reverse bool, b []byte) (row []byte, key int, found bool, err error) {
+	return s.scanner().edge(s.e.ctx, lo, hi, reverse, b)
 }
 
 func (s *snapshot) Close() error {

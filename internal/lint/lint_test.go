@@ -1,4 +1,6 @@
-// Package lint holds the rules of the house that a compiler does not check.
+// Package lint holds the rules of the house that a compiler does not check: who may
+// import whom, that handlers are deterministic, that each package is documented, and
+// that texts and comments name only files that are there.
 package lint
 
 import (
@@ -21,8 +23,26 @@ var layers = []struct {
 	dir   string
 	below []string // prefixes of what it may import, within the module
 }{
-	{"cmd/redoubt", []string{"budget", "config", "copier", "engine", "fleet", "journal", "keyspace", "server", "types"}},
-	{"server", []string{"acl", "budget", "bus", "command", "config", "engine", "executor", "fleet", "glob", "keyspace", "number", "script", "types", "wire"}},
+	{"cmd/redoubt", []string{"budget", "config", "copier", "engine", "exporter", "fleet", "importer", "journal", "keyspace", "script", "server", "types", "version"}},
+	{"server/access", []string{"acl", "command", "config", "number", "server/admin", "wire"}},
+	{"server/admin", []string{"acl", "command", "config", "number", "script", "wire"}},
+	{"server/checkpoint", []string{"command", "config", "server/admin"}},
+	{"server/cluster", []string{"command", "config", "fleet", "keyspace", "number", "server/admin", "wire"}},
+	{"server/debug", []string{"command", "config", "engine", "glob", "keyspace", "number", "server/admin", "server/observe", "types"}},
+	{"server/info", []string{"budget", "command", "config", "engine", "keyspace", "number", "script", "server/admin", "server/checkpoint", "server/observe", "version"}},
+	{"server/metrics", []string{"command", "server/info", "server/observe", "version"}},
+	{"server/migrate", []string{"command", "keyspace", "number", "server/admin"}},
+	{"server/observe", []string{"command", "config", "number", "server/admin", "wire"}},
+	{"server/output", []string{"budget", "engine", "wire"}},
+	{"server/peers", []string{"bus", "config", "engine", "executor", "fleet", "keyspace", "server/admin", "server/cluster", "server/pubsub", "server/tracking", "version"}},
+	{"server/pubsub", []string{"command", "engine", "glob", "keyspace", "server/admin", "server/output"}},
+	{"server/output", []string{"budget", "engine", "wire"}},
+	{"server/peers", []string{"bus", "config", "engine", "executor", "fleet", "keyspace", "server/admin", "server/cluster", "server/pubsub", "server/tracking", "version"}},
+	{"server/pubsub", []string{"command", "engine", "glob", "keyspace", "server/admin", "server/output"}},
+	{"server/tracking", []string{"budget", "command", "engine", "keyspace", "number", "server/admin", "server/output", "wire"}},
+	{"server/web", []string{"budget", "command", "config", "engine", "executor", "gateway", "keyspace", "server/info", "types/channel", "wire"}},
+	{"server", []string{"acl", "budget", "bus", "command", "config", "engine", "executor", "fleet", "glob", "keyspace", "number", "script", "types", "version", "wire"}},
+	{"gateway", []string{"gateway"}},
 	{"acl", []string{"command", "glob", "wire"}},
 	{"bus", []string{"keyspace"}},
 	{"script", []string{"budget", "command", "glob", "keyspace", "lua", "number", "rdb", "wire"}},
@@ -30,9 +50,12 @@ var layers = []struct {
 	{"command", []string{"budget", "engine", "glob", "keyspace", "number", "rdb", "types", "wire"}},
 	{"types", []string{"budget", "engine", "keyspace", "number", "types"}},
 	{"fleet", []string{"engine", "keyspace"}},
+	{"exporter", []string{"command", "engine", "keyspace", "rdb"}},
+	{"importer", []string{"command", "engine", "keyspace", "number", "rdb", "script", "types", "wire"}},
 	{"copier", []string{"engine", "keyspace"}},
 	{"keyspace", []string{"budget", "engine"}},
 	{"engine", []string{"engine", "internal", "journal"}},
+	{"replica", []string{"journal"}},
 	{"journal", nil},
 	{"config", []string{"glob", "number", "wire"}},
 	{"rdb", []string{"number"}},
@@ -41,16 +64,20 @@ var layers = []struct {
 	{"budget", nil},
 	{"glob", nil},
 	{"number", nil},
+	{"version", nil},
 }
 
 // vendors are libraries that may appear in one folder only.
 var vendors = map[string]string{
 	"github.com/cockroachdb/pebble": "engine/local",
 	"github.com/tidwall/btree":      "engine/mem",
-	"github.com/prometheus":         "server",
+	"github.com/prometheus":         "server/metrics",
+	"github.com/golang-jwt":         "gateway/policy",
+	"go.yaml.in/yaml":               "gateway/rules",
 	"github.com/tikv":               "engine/tikv",
 	"github.com/pingcap":            "engine/tikv",
 	"go.etcd.io/etcd":               "engine/tikv",
+	"go.etcd.io/raft":               "replica",
 	"go.uber.org/zap":               "engine/tikv",
 	"google.golang.org/grpc":        "engine/tikv",
 }

@@ -1,7 +1,7 @@
 package race
 
-// Or is how much of something a test does: the first number if the race detector is
-// on, else the second.
+// Or returns the first number if the race detector is on, else the second: the amount of
+// work of a test, say.
 func Or(raced, normal int) int {
 	if Enabled {
 		return raced

@@ -1,6 +1,6 @@
 // Package respclient is a small Redis client for tests. It hides nothing: a
-// reply keeps its exact kind, and the bytes it came as can be compared with
-// those of another server.
+// reply keeps its exact kind, and its raw bytes can be compared with those of another
+// server.
 package respclient
 
 import (
@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Timeout is how long a client waits for a reply unless told otherwise. It is
-// only there so that a test that hangs says where.
+// Timeout is how long a client waits for a reply by default. It serves only to show where a
+// test hangs.
 const Timeout = 30 * time.Second
 
 // Client is one connection. It belongs to one goroutine at a time.
@@ -59,7 +59,7 @@ func New(conn net.Conn) *Client {
 // Close closes the connection.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// Conn is the connection, for tests that send or break what they like.
+// Conn returns the connection, for tests that send arbitrary bytes or break it.
 func (c *Client) Conn() net.Conn { return c.conn }
 
 // Do sends a command and reads its reply.
@@ -109,8 +109,8 @@ func (c *Client) Read() (Value, error) {
 	return v, nil
 }
 
-// Raw is the last reply as it came over the wire, valid until the next Read.
+// Raw returns the bytes of the last reply, valid until the next Read.
 func (c *Client) Raw() []byte { return c.raw }
 
-// Unread is how many bytes have come that no Read has taken.
+// Unread returns how many received bytes no Read has taken.
 func (c *Client) Unread() int { return c.r.Buffered() }

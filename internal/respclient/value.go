@@ -44,16 +44,16 @@ type Value struct {
 	IsNull bool
 }
 
-// IsError says whether the reply is an error.
+// IsError reports whether the reply is an error.
 func (v Value) IsError() bool { return v.Kind == Error || v.Kind == BulkErr }
 
-// Int is the reply as a number, 0 if it is none.
+// Int returns the reply as a number, 0 if it is none.
 func (v Value) Int() int64 {
 	n, _ := strconv.ParseInt(v.Str, 10, 64)
 	return n
 }
 
-// String is the reply in the form that scripts have.
+// String returns the reply in the form of command scripts.
 func (v Value) String() string { return strings.Join(v.Lines(), "\n") }
 
 var errMalformed = errors.New("malformed reply")
@@ -148,8 +148,8 @@ func (c *Client) line() (string, error) {
 	return text, nil
 }
 
-// Fits says whether the reply is written as the protocol version demands: no
-// kind of RESP3 in RESP2, no null of RESP2 in RESP3.
+// Fits reports whether the reply is valid in a protocol version: no kind of RESP3 in RESP2,
+// no null of RESP2 in RESP3.
 func (v Value) Fits(proto int) bool {
 	switch v.Kind {
 	case Status, Error, Int:

@@ -1,4 +1,5 @@
-// Package rss reads the memory of a process, as the system counts it.
+// Package rss reads the resident memory of a process from the operating system, and has the
+// bound that the server promises, so that all tests check the same one.
 package rss
 
 import (
@@ -8,8 +9,7 @@ import (
 	"strings"
 )
 
-// Of is the resident memory of a process in bytes, now and at its highest. It
-// needs /proc.
+// Of returns the resident memory of a process in bytes, now and at its peak. It needs /proc.
 func Of(pid int) (now, peak int64, err error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -31,9 +31,9 @@ func Of(pid int) (now, peak int64, err error) {
 	return now, peak, nil
 }
 
-// Bound is what a process with a maxmemory may take: the promise of README.md,
-// which soak and hostile tests hold it to. Below small there is an allowance for
-// the program itself and Go's runtime, which a small budget does not cover.
+// Bound returns what a process with a maxmemory may take: the promise of README.md, which
+// soak and hostile tests check. Below small there is an allowance for the program itself and
+// Go's runtime, which a small budget does not cover.
 func Bound(maxmemory int64) int64 {
 	bound := maxmemory + maxmemory/4
 	if maxmemory < small {

@@ -11,7 +11,7 @@ import (
 	"redoubt/engine"
 )
 
-// Engine is one process's way to the store. It implements engine.Shared.
+// Engine is one process's connection to the store. It implements engine.Shared.
 type Engine struct {
 	store   *Store
 	closed  atomic.Bool
@@ -21,64 +21,62 @@ type Engine struct {
 	claims  atomic.Int64
 
 	mu      sync.Mutex
-	reading map[engine.Stamp]int // the moments of what is open
-	open    int                  // views and snapshots, also those that have no moment yet
+	reading map[engine.Stamp]int // the stamps of open views and snapshots
+	open    int                  // open views and snapshots, also views without a stamp yet
 	faults  []Fault
 	every   func(*engine.Batch) Fault
 }
 
 var _ engine.Shared = (*Engine)(nil)
 
-// Fault is what happens to a commit. The zero Fault is none.
+// Fault is a fault injected into a commit. The zero Fault is none.
 type Fault struct {
-	// Delay and Wait: the commit does nothing for so long, and until the channel is
-	// closed.
+	// Delay and Wait delay the commit: by a time, and until the channel is closed.
 	Delay time.Duration
 	Wait  <-chan struct{}
-	// Err is what the commit answers, wrapped: engine.ErrConflict,
+	// Err is the error that the commit returns, wrapped: engine.ErrConflict,
 	// engine.ErrUnknownOutcome, engine.ErrUnavailable, or any other.
 	Err error
-	// Applied: the batch is written nevertheless, if there is no conflict. That is
-	// for engine.ErrUnknownOutcome.
+	// Applied writes the batch nevertheless, if there is no conflict, for
+	// engine.ErrUnknownOutcome.
 	Applied bool
 }
 
-// Inject sets what happens to the next commits through this engine, to one each,
-// behind what was injected before.
+// Inject queues faults for the next commits through this engine, one for each commit.
 func (e *Engine) Inject(faults ...Fault) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.faults = append(e.faults, faults...)
 }
 
-// Intercept has f say what happens to each commit for which nothing was injected; nil
-// ends that. f may change rows through another engine: the commit has not begun.
+// Intercept makes f choose the fault of each commit for which none was injected; nil ends
+// that. f may change rows through another engine: the commit has not begun.
 func (e *Engine) Intercept(f func(*engine.Batch) Fault) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.every = f
 }
 
-// Cut makes the store unreachable for this engine: whatever asks it answers
-// engine.ErrUnavailable, until it is called with false.
+// Cut makes the store unreachable for this engine: every request fails with
+// engine.ErrUnavailable, until Cut(false).
 func (e *Engine) Cut(cut bool) { e.cut.Store(cut) }
 
-// Trips counts how often the store was asked: each read, also one of many rows, each
-// iterator, commit, stamp and id is one. What a view has prefetched is free.
+// Trips returns the number of requests to the store: each read, also one of many rows, each
+// iterator, commit, stamp and id is one. Reads of prefetched rows are free.
 func (e *Engine) Trips() int64 { return e.trips.Load() }
 
-// Claims counts the views that have read or committed and for which clients wait: on
-// another engine each would have taken a place.
+// Claims returns how many views without ViewOptions.Background have read or committed: in
+// another engine each would have taken a client's place.
 func (e *Engine) Claims() int64 { return e.claims.Load() }
 
-// Open says how many views and snapshots are open.
+// Open returns how many views and snapshots are open.
 func (e *Engine) Open() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.open
 }
 
-// trip is a question to the store.
+// trip counts a request to the store, or returns why there can be none.
 func (e *Engine) trip() error {
 	if e.closed.Load() {
 		return engine.ErrClosed
@@ -91,14 +89,14 @@ func (e *Engine) trip() error {
 }
 
 // Begin implements engine.Engine.
-func (e *Engine) Begin(wait bool) (engine.View, error) {
+func (e *Engine) Begin(o engine.ViewOptions) (engine.View, error) {
 	if e.closed.Load() {
 		return nil, engine.ErrClosed
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.open++
-	return &view{e: e, wait: wait}, nil
+	return &view{e: e, o: o}, nil
 }
 
 // Snapshot implements engine.Engine.
@@ -110,10 +108,10 @@ func (e *Engine) Snapshot() (engine.Snapshot, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.open++
-	return &frozen{s}, nil
+	return &frozen{s: s}, nil
 }
 
-// snapshot fixes a moment.
+// snapshot makes a snapshot with a stamp.
 func (e *Engine) snapshot() (*snapshot, error) {
 	if err := e.trip(); err != nil {
 		return nil, err
@@ -149,13 +147,13 @@ func (e *Engine) OnDurable(func()) {}
 // Err is always nil.
 func (e *Engine) Err() error { return nil }
 
-// Congested is never so.
+// Congested always returns false.
 func (e *Engine) Congested() bool { return false }
 
-// Full is never so.
+// Full always returns nil.
 func (e *Engine) Full() error { return nil }
 
-// Checkpoint has nowhere to write from.
+// Checkpoint is not supported.
 func (e *Engine) Checkpoint(string) error { return errors.ErrUnsupported }
 
 // Capabilities implements engine.Engine.
@@ -221,7 +219,7 @@ func (e *Engine) Oldest() engine.Stamp {
 	return e.oldest(e.store.stamp())
 }
 
-// oldest is the oldest moment that something of the engine shows, or now.
+// oldest returns the oldest stamp of an open view or snapshot, or now.
 func (e *Engine) oldest(now engine.Stamp) engine.Stamp {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -230,6 +228,9 @@ func (e *Engine) oldest(now engine.Stamp) engine.Stamp {
 	}
 	return now
 }
+
+// Timeout implements engine.Shared: there is none.
+func (e *Engine) Timeout() time.Duration { return 0 }
 
 // Forget implements engine.Shared.
 func (e *Engine) Forget(s engine.Stamp) error {
@@ -242,7 +243,7 @@ func (e *Engine) Forget(s engine.Stamp) error {
 	return nil
 }
 
-// next is what happens to a commit.
+// next returns the fault for a commit.
 func (e *Engine) next(b *engine.Batch) Fault {
 	e.mu.Lock()
 	if len(e.faults) > 0 {

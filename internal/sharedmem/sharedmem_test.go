@@ -20,9 +20,13 @@ func TestEngine(t *testing.T) {
 }
 
 // begin opens a view that is closed at the end of the test.
-func begin(t testing.TB, e *Engine) engine.SharedView {
+func begin(t testing.TB, e *Engine, options ...engine.ViewOptions) engine.SharedView {
 	t.Helper()
-	v, err := e.Begin(true)
+	var o engine.ViewOptions
+	if len(options) > 0 {
+		o = options[0]
+	}
+	v, err := e.Begin(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,9 +87,8 @@ func TestBefore(t *testing.T) {
 		ms int64
 		ok bool
 	}{{1000, true}, {1099, true}, {1100, false}, {2000, false}} {
-		v := begin(t, e)
+		v := begin(t, e, engine.ViewOptions{CommitBefore: func() engine.Stamp { return limit }})
 		get(t, v, "a")
-		v.Before(func() engine.Stamp { return limit })
 		now = time.UnixMilli(c.ms)
 		if _, err := v.Commit(batch("a=1")); (err == nil) != c.ok || !c.ok && !errors.Is(err, engine.ErrConflict) {
 			t.Errorf("at %d ms: %v", c.ms, err)
@@ -231,7 +234,7 @@ func TestNothingIsLeft(t *testing.T) {
 	for i := range 6000 {
 		var b engine.Batch
 		b.Delete(fmt.Append(nil, i))
-		w, _ := e.Begin(true)
+		w, _ := e.Begin(engine.ViewOptions{})
 		if _, err := w.Commit(&b); err != nil {
 			t.Fatal(err)
 		}
@@ -253,7 +256,7 @@ func TestNothingIsLeft(t *testing.T) {
 	if len(s.deleted) > manyDeleted {
 		t.Errorf("%d deletes are remembered for nobody", len(s.deleted))
 	}
-	if _, err := e.Begin(true); err != nil || e.Open() == 0 {
+	if _, err := e.Begin(engine.ViewOptions{}); err != nil || e.Open() == 0 {
 		t.Fatalf("%v, %d open", err, e.Open())
 	}
 	if err := e.Close(); err == nil || errors.Is(err, engine.ErrClosed) {
@@ -298,7 +301,7 @@ func TestSerialisable(t *testing.T) {
 			e, rng := s.Open(), rand.New(rand.NewPCG(seed, uint64(n)))
 			run := func(what func(engine.SharedView, *engine.Batch) bool) bool {
 				for {
-					v, err := e.Begin(true)
+					v, err := e.Begin(engine.ViewOptions{})
 					if err != nil {
 						t.Error(err)
 						return false

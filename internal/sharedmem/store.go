@@ -1,20 +1,19 @@
 // Package sharedmem is a store in memory that several engines use at the same time,
-// as processes use a distributed one: for tests of what front ends do together,
-// without a cluster.
+// as processes use a distributed one: for tests of several front ends without a cluster.
 //
 //	store := sharedmem.New()
 //	a, b := store.Open(), store.Open() // two processes
 //
-// It does what package engine says of a Shared engine, and is strict where a real
-// one might be lenient: a view that may not wait finds every row cold, a lone view
-// reads one row and commits nothing, a moment that was forgotten cannot be read, and
-// an engine cannot be closed while something of it is open.
+// It does what package engine demands of a Shared engine, and is strict where a real
+// one might be lenient: a NoWait view finds every row cold, a PointRead view reads one row
+// and commits nothing, a stamp that was forgotten cannot be read, and an engine cannot be
+// closed while a view or snapshot of it is open.
 //
-// Approach: the rows lie in one engine/mem, each behind the moment of the commit
-// that put it, which is also its version. A view is a snapshot of that engine, made
-// together with a stamp under the store's lock. A commit takes the lock, compares
-// the moments of all rows that it writes or checks with its view's, and writes. Rows
-// that were deleted leave their moment in a map, as long as a view may ask.
+// Approach: the rows lie in one engine/mem, each followed by the stamp of the commit that
+// put it, which is also its version. A view is a snapshot of that engine, made together with
+// a stamp under the store's lock. A commit takes the lock, compares the stamps of all rows
+// that it writes or checks with its view's, and writes. Deleted rows leave their stamp in a
+// map, as long as a view may ask for it.
 //
 // Stamps are made like those of a timestamp oracle: milliseconds above, a counter
 // below, never the same twice. With a clock that stands still they just count.
@@ -39,10 +38,10 @@ type Store struct {
 
 	mu        sync.Mutex
 	clock     func() time.Time
-	last      engine.Stamp // the newest that was given
-	now       time.Time    // the newest time that was told
+	last      engine.Stamp // the newest stamp given
+	now       time.Time    // the newest time returned
 	deleted   map[string]engine.Stamp
-	many      int              // of them: see prune
+	many      int              // how many deleted rows make prune look
 	engines   map[*Engine]bool // the open ones
 	forgotten engine.Stamp
 }
@@ -55,8 +54,8 @@ func New() *Store {
 	}
 }
 
-// SetClock gives the store another clock than the machine's. What the store tells
-// of time does not go back, whatever the clock does.
+// SetClock gives the store another clock than the machine's. The store's time does not go
+// back, whatever the clock does.
 func (s *Store) SetClock(now func() time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,17 +71,17 @@ func (s *Store) Open() *Engine {
 	return e
 }
 
-// Forgotten is the newest moment that Forget was given.
+// Forgotten returns the newest stamp that was given to Forget.
 func (s *Store) Forgotten() engine.Stamp {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.forgotten
 }
 
-// StampOf returns the first moment of a time, so that tests can name moments.
+// StampOf returns the first stamp of a time.
 func StampOf(t time.Time) engine.Stamp { return engine.Stamp(t.UnixMilli()) << logical }
 
-// time is what the store's clock shows. The lock is held.
+// time returns the store's time. The lock is held.
 func (s *Store) time() time.Time {
 	if t := s.clock(); t.After(s.now) {
 		s.now = t
@@ -90,14 +89,14 @@ func (s *Store) time() time.Time {
 	return s.now
 }
 
-// stamp gives a moment that is after all that were given. The lock is held.
+// stamp returns a stamp above all earlier ones. The lock is held.
 func (s *Store) stamp() engine.Stamp {
 	s.last = max(s.last+1, StampOf(s.time()))
 	return s.last
 }
 
-// changed is the moment when a row was put or deleted last, 0 if nobody can have
-// seen that. The lock is held.
+// changed returns the stamp at which a row was put or deleted last, 0 if that is before all
+// open views. The lock is held.
 func (s *Store) changed(key []byte) (engine.Stamp, error) {
 	value, found, err := s.rows.Get(key, nil)
 	if err != nil {
@@ -110,8 +109,8 @@ func (s *Store) changed(key []byte) (engine.Stamp, error) {
 	return s.deleted[string(key)], nil
 }
 
-// commit writes a batch that was made from what a view showed at a moment. The view
-// is the one of the snapshot that range deletes look at.
+// commit writes a batch of a view with the stamp was. view reads the view's snapshot, in
+// which range deletes find their rows.
 func (s *Store) commit(b *engine.Batch, was engine.Stamp, before func() engine.Stamp, view engine.Reader) (engine.Ticket, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -183,8 +182,8 @@ func (s *Store) unchanged(key []byte, since engine.Stamp) error {
 	return err
 }
 
-// prune drops the moments of deleted rows that no view can ask for, if there are
-// many. The lock is held.
+// prune drops the stamps of deleted rows that no view can ask for, if there are many. The
+// lock is held.
 func (s *Store) prune() {
 	if len(s.deleted) < s.many {
 		return
@@ -201,7 +200,7 @@ func (s *Store) prune() {
 	s.many = max(manyDeleted, 2*len(s.deleted)) // what cannot go now is not looked at all the time
 }
 
-// manyDeleted is how many deleted rows are remembered without a look at who needs it.
+// manyDeleted is how many deleted rows are remembered before prune looks.
 const manyDeleted = 1024
 
 // split takes a stored value apart.

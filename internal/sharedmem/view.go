@@ -9,14 +9,14 @@ import (
 	"redoubt/engine"
 )
 
-// snapshot is the state of the store at a moment.
+// snapshot is the state of the store at a stamp.
 type snapshot struct {
 	e    *Engine
 	rows engine.Snapshot
 	at   engine.Stamp
 }
 
-// ask is a question to the store about the snapshot's moment.
+// ask counts a request at the snapshot's stamp, or returns why there can be none.
 func (s *snapshot) ask() error {
 	if err := s.e.trip(); err != nil {
 		return err
@@ -36,7 +36,7 @@ func (s *snapshot) close() {
 	}
 }
 
-// read appends the value of a row to dst. It is no question: the caller has asked.
+// read appends the value of a row to dst. The caller has called ask.
 func (s *snapshot) read(key, dst []byte) (value []byte, version engine.Stamp, err error) {
 	n := len(dst)
 	stored, found, err := s.rows.Get(key, dst)
@@ -57,7 +57,10 @@ func (s *snapshot) many(keys [][]byte, visit func(int, []byte, bool) error) erro
 }
 
 // frozen is an engine.Snapshot.
-type frozen struct{ s *snapshot }
+type frozen struct {
+	engine.Uncounted
+	s *snapshot
+}
 
 func (f *frozen) Get(key, dst []byte) ([]byte, bool, error) {
 	if err := f.s.ask(); err != nil {
@@ -81,6 +84,10 @@ func (f *frozen) Iter(lo, hi []byte, reverse bool) engine.Iterator {
 	return iterator{f.s.rows.Iter(lo, hi, reverse)}
 }
 
+func (f *frozen) Edge(lo, hi []byte, reverse bool, b []byte) (row []byte, key int, found bool, err error) {
+	return engine.EdgeByIter(f, lo, hi, reverse, b)
+}
+
 func (f *frozen) Close() error {
 	f.s.close()
 	f.s.e.mu.Lock()
@@ -91,29 +98,27 @@ func (f *frozen) Close() error {
 
 // view implements engine.SharedView.
 type view struct {
+	engine.Uncounted
 	e       *Engine
-	wait    bool
-	lone    bool
-	behind  bool
+	o       engine.ViewOptions
 	closed  bool
-	one     []byte    // the row that a lone view has read
+	one     []byte    // the row that a PointRead view has read
 	s       *snapshot // nil until the first read
 	near    map[string]bool
-	before  func() engine.Stamp
 	settled bool // a commit was tried
 }
 
 var _ engine.SharedView = (*view)(nil)
 
-var errLone = errors.New("a lone view reads one row and commits nothing")
+var errPointRead = errors.New("a view with PointRead reads one row and commits nothing")
 
-// fix fixes the moment of the view.
+// fix makes the view's snapshot, and so its stamp, at the first read.
 func (v *view) fix() (err error) {
 	switch {
 	case v.closed:
 		return errors.New("the view is closed")
 	case v.s == nil:
-		if !v.behind {
+		if !v.o.Background {
 			v.e.claims.Add(1)
 		}
 		v.s, err = v.e.snapshot()
@@ -121,14 +126,15 @@ func (v *view) fix() (err error) {
 	return err
 }
 
-// ask is a question about rows. Those that were prefetched cost nothing.
+// ask counts a request for rows, or for an iterator if there are no keys. Prefetched rows
+// cost nothing.
 func (v *view) ask(keys ...[]byte) error {
-	if !v.wait {
+	if v.o.NoWait {
 		return fmt.Errorf("the rows are not on this machine: %w", engine.ErrCold)
 	}
-	if v.lone {
+	if v.o.PointRead {
 		if len(keys) != 1 || v.one != nil && !bytes.Equal(v.one, keys[0]) {
-			return errLone
+			return errPointRead
 		}
 		v.one = append([]byte{}, keys[0]...)
 	}
@@ -170,13 +176,18 @@ func (v *view) Iter(lo, hi []byte, reverse bool) engine.Iterator {
 	return iterator{v.s.rows.Iter(lo, hi, reverse)}
 }
 
-// Prefetch brings the rows near, in one trip. On a lone view it does nothing.
+func (v *view) Edge(lo, hi []byte, reverse bool, b []byte) (row []byte, key int, found bool, err error) {
+	return engine.EdgeByIter(v, lo, hi, reverse, b)
+}
+
+// Prefetch makes later reads of the rows free, by one request. On a PointRead view it does
+// nothing.
 func (v *view) Prefetch(keys [][]byte) (cold int) {
 	switch {
-	case !v.wait:
+	case v.o.NoWait:
 		return len(keys)
-	case v.lone || len(keys) == 0 || v.ask(keys...) != nil:
-		return 0 // whoever reads is told
+	case v.o.PointRead || len(keys) == 0 || v.ask(keys...) != nil:
+		return 0 // a later read returns the error
 	}
 	if v.near == nil {
 		v.near = make(map[string]bool)
@@ -187,13 +198,8 @@ func (v *view) Prefetch(keys [][]byte) (cold int) {
 	return 0
 }
 
-func (v *view) Lone() { v.lone = true }
-
-// Behind implements engine.SharedView. There are no places here; they are counted only.
-func (v *view) Behind() { v.behind = true }
-
 func (v *view) Stamp() (engine.Stamp, error) {
-	if v.lone {
+	if v.o.PointRead {
 		return 0, nil
 	}
 	if err := v.fix(); err != nil {
@@ -201,8 +207,6 @@ func (v *view) Stamp() (engine.Stamp, error) {
 	}
 	return v.s.at, nil
 }
-
-func (v *view) Before(until func() engine.Stamp) { v.before = until }
 
 func (v *view) Version(key []byte) (uint64, error) {
 	if err := v.ask(key); err != nil {
@@ -214,8 +218,8 @@ func (v *view) Version(key []byte) (uint64, error) {
 
 func (v *view) Commit(b *engine.Batch) (engine.Ticket, error) {
 	switch {
-	case v.lone:
-		return 0, errLone
+	case v.o.PointRead:
+		return 0, errPointRead
 	case v.settled:
 		return 0, errors.New("a second commit on one view")
 	}
@@ -236,7 +240,11 @@ func (v *view) Commit(b *engine.Batch) (engine.Ticket, error) {
 	if err := v.e.trip(); err != nil {
 		return 0, err
 	}
-	ticket, err := v.e.store.commit(b, v.s.at, v.before, v.s.rows)
+	before := v.o.CommitBefore
+	if b.Len() == 0 { // checks only: nothing takes effect
+		before = nil
+	}
+	ticket, err := v.e.store.commit(b, v.s.at, before, v.s.rows)
 	if err != nil {
 		return 0, err
 	}

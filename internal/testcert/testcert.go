@@ -1,4 +1,4 @@
-// Package testcert makes certificates for tests: an authority, and what it
+// Package testcert makes certificates for tests: an authority, and certificates that it
 // signs, as PEM files in a directory of the test.
 package testcert
 
@@ -90,8 +90,8 @@ func (a *Authority) Sign(name string) Pair {
 	return p
 }
 
-// Client is the configuration of a client that trusts the authority. With a
-// pair it shows that certificate.
+// Client returns the configuration of a client that trusts the authority, and that presents
+// the certificates of the pairs.
 func (a *Authority) Client(pairs ...Pair) *tls.Config {
 	a.t.Helper()
 	c := &tls.Config{RootCAs: x509.NewCertPool()}

@@ -8,8 +8,8 @@ import (
 	"redoubt/types/check"
 )
 
-// checkRows has the rows of a server looked at when its test is over, as `redoubt
-// check` would: whatever a test does must leave a store that is in order.
+// checkRows checks the rows of a server at the end of its test, as `redoubt check` would:
+// every test must leave a consistent store.
 func checkRows(t testing.TB, eng engine.Engine) {
 	snap, err := eng.Snapshot()
 	if err != nil {
@@ -18,8 +18,8 @@ func checkRows(t testing.TB, eng engine.Engine) {
 	defer snap.Close()
 	n := 0
 	keyspace.Check(snap, nil, check.Examine, func(kind, place, what string) {
-		// A snapshot does not have the counters. And a store that is made to fail
-		// is not a wrong one.
+		// A snapshot does not have the counters, and an injected read error is no
+		// inconsistency.
 		if kind == "counter" || kind == "unreadable" {
 			return
 		}

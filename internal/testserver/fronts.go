@@ -12,8 +12,8 @@ import (
 )
 
 // Fronts are front ends of one store: servers in the test's process on a store in
-// memory, or processes on a TiKV cluster. Its methods are not for several goroutines
-// at once, but Addr is.
+// memory, or processes on a TiKV cluster. Of its methods, only Addr is safe for concurrent
+// use.
 type Fronts struct {
 	t     testing.TB
 	start func() front
@@ -29,7 +29,8 @@ type front interface {
 	kill()
 }
 
-// MemFronts starts front ends in this process. They take each other for dead soon.
+// MemFronts starts front ends in this process, by default with a short beat, so that they
+// soon take a killed one for dead.
 func MemFronts(t testing.TB, n int, o Options) *Fronts {
 	t.Helper()
 	if o.Store == nil {
@@ -67,17 +68,17 @@ func (f *Fronts) fill(n int) {
 	}
 }
 
-// Len is how many there are, with those that were killed.
+// Len returns the number of front ends, including killed ones.
 func (f *Fronts) Len() int { return len(f.list) }
 
-// Addr is where clients find one. Numbers begin again behind the last one.
+// Addr returns the address of front end i modulo Len.
 func (f *Fronts) Addr(i int) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.addrs[i%len(f.addrs)]
 }
 
-// Dial connects to one; the connection ends with the test.
+// Dial connects to front end i; the connection ends with the test.
 func (f *Fronts) Dial(i int) *respclient.Client {
 	f.t.Helper()
 	c, err := respclient.Dial(f.Addr(i))
@@ -88,11 +89,10 @@ func (f *Fronts) Dial(i int) *respclient.Client {
 	return c
 }
 
-// Kill ends one as kill -9 does, or nearly.
+// Kill ends front end i as kill -9 does, or nearly.
 func (f *Fronts) Kill(i int) { f.list[i].kill() }
 
-// Restart starts another one in the place of one that was killed. It has another
-// address.
+// Restart starts another front end, with another address, in the place of a killed one.
 func (f *Fronts) Restart(i int) {
 	f.t.Helper()
 	s := f.start()
@@ -102,7 +102,7 @@ func (f *Fronts) Restart(i int) {
 	f.addrs[i] = s.addr()
 }
 
-// Engine is what one has of a store in memory, or nil.
+// Engine returns the engine of front end i on a store in memory, else nil.
 func (f *Fronts) Engine(i int) *sharedmem.Engine {
 	if s, ok := f.list[i].(inside); ok {
 		return s.Engine.(*sharedmem.Engine)
@@ -110,14 +110,14 @@ func (f *Fronts) Engine(i int) *sharedmem.Engine {
 	return nil
 }
 
-// Process is one on a cluster, or nil.
+// Process returns front end i on a cluster, else nil.
 func (f *Fronts) Process(i int) *Process {
 	p, _ := f.list[i].(outside)
 	return p.Process
 }
 
-// Faults are what commits of a store in memory meet: conflicts, delays, and answers that
-// are lost, of commits that happened and of others that did not.
+// Faults returns a random source of faults for commits: conflicts, delays, and lost answers,
+// of commits that were applied and of others that were not.
 func Faults(seed uint64) func(*engine.Batch) sharedmem.Fault {
 	var mu sync.Mutex
 	rng := rand.New(rand.NewPCG(seed, 1))
@@ -149,11 +149,11 @@ type outside struct{ *Process }
 func (p outside) addr() string { return p.Addr }
 func (p outside) kill()        { p.Kill() }
 
-// Server is one in this process, or nil.
+// Server returns front end i in this process, else nil.
 func (f *Fronts) Server(i int) *Server {
 	s, _ := f.list[i].(inside)
 	return s.Server
 }
 
-// Store is what front ends in this process share, or nil.
+// Store returns the store that front ends in this process share, else nil.
 func (f *Fronts) Store() *sharedmem.Store { return f.store }

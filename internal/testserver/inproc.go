@@ -33,7 +33,7 @@ func NewClock(t time.Time) *Clock {
 	return c
 }
 
-// Now is what the clock shows.
+// Now returns the time that the clock shows.
 func (c *Clock) Now() time.Time { return time.Unix(0, c.nanos.Load()) }
 
 // Set makes the clock show t.
@@ -45,22 +45,21 @@ func (c *Clock) Advance(d time.Duration) { c.nanos.Add(int64(d)) }
 // Options of a server inside the test's process.
 type Options struct {
 	// Engine is mem; local on a file system in memory; tight, which is local with
-	// little memory; cold: mem with a third of all reads finding their row not
-	// in memory; shared: one that other processes could use as well; or contended:
-	// the same with a third of all commits finding a conflict.
+	// little memory; cold: mem where a third of all reads find their row cold; shared: an
+	// engine of sharedmem; or contended: shared where a third of all commits find a conflict.
 	Engine string
-	// Open, if set, opens an engine that this package does not know.
+	// Open, if set, opens an engine of another kind.
 	Open func(testing.TB, *slog.Logger) (engine.Engine, error)
-	// Store, if set, is what the server shares with others.
+	// Store, if set, is a store that the server shares with others.
 	Store *sharedmem.Store
 	// Clock of the server; nil means the real one.
 	Clock *Clock
-	// Pipes has each connection carried by a goroutine.
+	// Pipes makes a goroutine carry each connection.
 	Pipes bool
 	// Args are further directives, as on the command line.
 	Args []string
-	// Beat is how often a front end of a shared store says that it lives; 0 is what
-	// the server takes.
+	// Beat is the interval of a front end's heartbeats on a shared store; 0 is the server's
+	// default.
 	Beat time.Duration
 	Seed uint64
 	// Log gets the server's log as well.
@@ -77,9 +76,8 @@ type Server struct {
 	killed atomic.Bool
 }
 
-// Kill ends a server of a shared store in the way that is nearest to kill -9: its
-// store cannot be reached any more, so that nothing it still wants to do is done, and
-// its connections end. What it has committed others may have heard of.
+// Kill ends a server of a shared store in the way that is nearest to kill -9: the store
+// becomes unreachable, so that the server cannot change it any more, and its connections end.
 func (s *Server) Kill() {
 	s.killed.Store(true)
 	if e, ok := s.Engine.(*sharedmem.Engine); ok {
@@ -87,7 +85,7 @@ func (s *Server) Kill() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	_ = s.Shutdown(ctx) // it cannot say goodbye
+	_ = s.Shutdown(ctx) // it cannot remove its member row
 }
 
 // Start starts Redoubt on a free port and stops it at the end of the test.
@@ -100,7 +98,7 @@ func Start(t testing.TB, o Options) *Server {
 	return s
 }
 
-// Fails starts Redoubt in a way in which it cannot open its store, and returns why.
+// Fails starts a Redoubt that must fail to open its store, and returns the error.
 func Fails(t testing.TB, o Options) error {
 	t.Helper()
 	s, err := start(t, o)
@@ -192,7 +190,7 @@ func openEngine(t testing.TB, o Options, log *slog.Logger) (engine.Engine, error
 	return nil, fmt.Errorf("no engine %q", o.Engine)
 }
 
-// newCold makes an engine that forgets rows at once, and is congested at times.
+// newCold makes an engine that evicts rows at once, and is congested at times.
 func newCold() engine.Engine {
 	e := enginetest.Chill(mem.New())
 	e.Forgetful.Store(true)
@@ -213,7 +211,7 @@ func (l testLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// contend has a third of all commits find a conflict.
+// contend returns an interceptor that makes a third of all commits find a conflict.
 func contend() func(*engine.Batch) sharedmem.Fault {
 	var n atomic.Int64
 	return func(*engine.Batch) sharedmem.Fault {

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// Build builds cmd/redoubt and returns the path of the program. Whoever calls
-// it removes the program's directory at the end.
+// Build builds cmd/redoubt and returns the path of the program. The caller removes the
+// program's directory at the end.
 func Build(flags ...string) (path string, err error) {
 	dir, err := os.MkdirTemp("", "redoubt-test-")
 	if err != nil {
@@ -34,17 +34,19 @@ func Build(flags ...string) (path string, err error) {
 // Process is a Redoubt in a process of its own.
 type Process struct {
 	Addr string
+	// HTTP is where channels are served over HTTP, if they are.
+	HTTP string
 
 	cmd     *exec.Cmd
-	address chan string // gets the address once it is known
+	address chan [2]string // gets Addr and HTTP once they are known
 	exited  chan struct{}
 	err     error // how it ended, once exited is closed
 	log     syncBuffer
 }
 
 // StartProcess starts the program on a free port with its data in dir and
-// waits until it serves. What is left of it at the end of the test is killed,
-// and its log is shown if the test failed.
+// waits until it serves. At the end of the test the process is killed if it still runs, and
+// its log is shown if the test failed.
 func StartProcess(t testing.TB, program, dir string, args ...string) *Process {
 	t.Helper()
 	p := Launch(t, program, dir, args...)
@@ -53,7 +55,8 @@ func StartProcess(t testing.TB, program, dir string, args ...string) *Process {
 		t.Fatalf("redoubt exited at once: %v\n%s", p.err, p.log.String())
 	case <-time.After(60 * time.Second):
 		t.Fatalf("redoubt does not say its address\n%s", p.log.String())
-	case p.Addr = <-p.address:
+	case known := <-p.address:
+		p.Addr, p.HTTP = known[0], known[1]
 	}
 	return p
 }
@@ -61,7 +64,7 @@ func StartProcess(t testing.TB, program, dir string, args ...string) *Process {
 // Launch starts the program and does not wait until it serves.
 func Launch(t testing.TB, program, dir string, args ...string) *Process {
 	t.Helper()
-	p := &Process{address: make(chan string, 1), exited: make(chan struct{})}
+	p := &Process{address: make(chan [2]string, 1), exited: make(chan struct{})}
 	p.cmd = exec.Command(program, append([]string{"--port", "0", "--bind", "127.0.0.1", "--dir", dir}, args...)...)
 	p.cmd.Stderr = &p.log
 	out, err := p.cmd.StdoutPipe()
@@ -137,10 +140,17 @@ func (b *syncBuffer) String() string {
 // the banner.
 func (p *Process) follow(out io.Reader) {
 	lines := bufio.NewScanner(out)
+	var known [2]string
 	for lines.Scan() {
 		fmt.Fprintln(&p.log, lines.Text())
-		if words := strings.Fields(lines.Text()); len(words) == 2 && words[0] == "listening" {
-			p.address <- words[1]
+		switch words := strings.Fields(lines.Text()); {
+		case len(words) == 2 && words[0] == "listening":
+			known[0] = words[1]
+		case len(words) == 4 && words[0] == "channels":
+			known[1] = words[1]
+		case len(words) > 1 && words[0] == "data" && known[0] != "": // behind the addresses
+			p.address <- known
+			known[0] = ""
 		}
 	}
 }

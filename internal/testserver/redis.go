@@ -16,9 +16,8 @@ import (
 	"redoubt/internal/respclient"
 )
 
-// Oracle skips the test unless a real Redis is to be asked, that is unless the
-// environment has REDOUBT_ORACLE=1. A test behind it fails, and does not skip,
-// when there is no redis-server: whoever asks for the oracle wants it.
+// Oracle skips a test that needs a real Redis unless the environment has REDOUBT_ORACLE=1.
+// With it, a missing redis-server fails the test and does not skip it.
 func Oracle(t testing.TB) {
 	t.Helper()
 	if os.Getenv("REDOUBT_ORACLE") == "" {
@@ -50,6 +49,18 @@ func StartRedisFile(t testing.TB, file string) *Redis {
 	return keepRedis(t, nil, file)
 }
 
+// StartRedisIn is StartRedisFile with its data in a directory, where it may find a file to
+// load.
+func StartRedisIn(t testing.TB, dir, file string) *Redis {
+	t.Helper()
+	r, err := startRedis(dir, []string{file}, nil)
+	if err != nil {
+		t.Fatalf("start redis-server: %v", err)
+	}
+	t.Cleanup(r.stop)
+	return r
+}
+
 func keepRedis(t testing.TB, args []string, file ...string) *Redis {
 	t.Helper()
 	r, err := startRedis(t.TempDir(), file, args)
@@ -68,8 +79,8 @@ func startRedis(dir string, file, args []string) (*Redis, error) {
 			return nil, fmt.Errorf("no redis-server: set REDIS_SERVER to its path: %w", err)
 		}
 	}
-	// Redis cannot say which port it chose, so one is chosen here, and another
-	// when somebody else was quicker.
+	// Redis cannot report a port that it chose, so one is chosen here, and another if a
+	// different process took it first.
 	var last error
 	for range 10 {
 		port, err := freePort()
@@ -111,6 +122,15 @@ func (r *Redis) ready() error {
 		if time.Now().After(deadline) {
 			return err
 		}
+	}
+}
+
+// Needs skips the test if the server is none of some versions, 7.2 say: the test
+// compares what changes from one to the next.
+func (r *Redis) Needs(t testing.TB, versions ...string) {
+	t.Helper()
+	if !slices.ContainsFunc(versions, func(v string) bool { return strings.HasPrefix(r.Version, v+".") }) {
+		t.Skipf("compares with Redis %s, this is %s", strings.Join(versions, " and "), r.Version)
 	}
 }
 

@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// background is what the file of a cluster for people says about it.
+// background is the content of cluster.json, the file of a cluster that outlives its starter.
 type background struct {
 	addresses
 	Pids []int `json:"pids"` // empty while it is down
 }
 
-// Up starts a cluster that goes on by itself, with its data in dir, and returns
-// the address of its PD. If it runs already it is left alone. What takes time is told.
+// Up starts a cluster that outlives this process, with its data in dir, and returns the
+// address of its PD. A cluster that runs already is left alone.
 func Up(bin Binaries, dir string, progress io.Writer) (pd string, err error) {
 	given := dir
 	if dir, err = filepath.Abs(dir); err != nil {
@@ -61,7 +61,7 @@ func Down(dir string) error {
 	if err != nil {
 		return err
 	}
-	// The store first, as it takes leave of PD.
+	// The store first: it deregisters from PD.
 	for _, pid := range b.Pids {
 		if err := end(dir, pid); err != nil {
 			return err
@@ -93,8 +93,8 @@ func end(dir string, pid int) error {
 	return fmt.Errorf("process %d does not end", pid)
 }
 
-// alive are those of the processes that run. A number may have gone to somebody
-// else: ours have the directory on their command lines.
+// alive returns the pids of the processes that still run. A pid may have been reused: the
+// cluster's processes have the directory on their command lines.
 func alive(dir string, pids []int) (running []int) {
 	for _, pid := range pids {
 		if strings.Contains(commandLine(strconv.Itoa(pid)), dir) {

@@ -34,7 +34,7 @@ func Find() (Binaries, error) {
 	return b, nil
 }
 
-// Build builds them unless they are there.
+// Build builds the binaries unless they exist.
 func Build(progress io.Writer) (Binaries, error) {
 	if b, err := Find(); err == nil {
 		return b, nil
@@ -46,7 +46,7 @@ func Build(progress io.Writer) (Binaries, error) {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return Binaries{}, err
 	}
-	// They get their place by a rename: one that is there is whole.
+	// A rename puts them into place, so binaries in place are complete.
 	half, err := os.MkdirTemp(filepath.Dir(dir), "half-")
 	if err != nil {
 		return Binaries{}, err
@@ -84,8 +84,8 @@ func Build(progress io.Writer) (Binaries, error) {
 	return Find()
 }
 
-// prune removes programs of old: each change of their sources makes new ones.
-// What cannot be removed does no harm.
+// prune removes programs older than 30 days: each change of their sources makes new ones.
+// Failures do no harm.
 func prune(cache string) {
 	list, _ := os.ReadDir(cache)
 	for _, e := range list {
@@ -99,7 +99,7 @@ func in(dir string) Binaries {
 	return Binaries{PD: filepath.Join(dir, "pd-server"), Store: filepath.Join(dir, "store")}
 }
 
-// places are the directory of the two modules and that of their programs.
+// places returns the directory of the two modules and that of their programs.
 func places() (sources, dir string, err error) {
 	at, err := os.Getwd() // a test runs in the directory of its package
 	if err != nil {
@@ -127,7 +127,7 @@ func places() (sources, dir string, err error) {
 	return sources, filepath.Join(cache, "redoubt-test", key), nil
 }
 
-// hash is a name for the sources of the two modules.
+// hash returns a digest of the sources of the two modules.
 func hash(sources string) (string, error) {
 	var files []string
 	for _, pattern := range []string{"pd/go.*", "store/go.*", "store/*.go"} {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// buildLog is what go build -v writes, for people: the names of packages are counted, and
-// the count is told every few seconds; all else, such as errors, is passed on.
+// buildLog filters the output of go build -v: it counts the names of packages and prints the
+// count every few seconds; other lines, such as errors, are passed on.
 type buildLog struct {
 	to    io.Writer
 	name  string
@@ -22,7 +22,7 @@ type buildLog struct {
 	packages int
 }
 
-// tellEvery is how often it is told how far a build has come.
+// tellEvery is how often the count is printed.
 const tellEvery = 5 * time.Second
 
 func newBuildLog(to io.Writer, name string) *buildLog {
@@ -70,7 +70,7 @@ func (b *buildLog) tell(what string) {
 	fmt.Fprintf(b.to, "%s %s: %d packages compiled, %s\n", what, b.name, b.packages, time.Since(b.begun).Round(time.Second))
 }
 
-// end tells the result.
+// end prints the final count.
 func (b *buildLog) end() {
 	close(b.stop)
 	b.ended.Wait()

@@ -14,8 +14,7 @@ import (
 	"time"
 )
 
-// cluster is a PD and a store on this machine. Its methods are not for several
-// goroutines at once.
+// cluster is a PD and a store on this machine. Its methods are not safe for concurrent use.
 type cluster struct {
 	options
 	addresses
@@ -37,13 +36,12 @@ type options struct {
 // An Option changes the cluster that Start starts.
 type Option func(*options)
 
-// RegionSize has regions split from so many bytes on. Unistore looks every five
-// seconds.
+// RegionSize makes regions split from so many bytes on. Unistore checks every five seconds.
 func RegionSize(bytes int) Option { return func(o *options) { o.regionSize = bytes } }
 
-// TLS has clients need a certificate of an authority; the cluster itself has the one
-// given. These are files. The store goes on talking to PD without TLS, as unistore can
-// do no other.
+// TLS demands from clients a certificate of the authority ca; cert and key are the cluster's
+// own. All are files. The store still talks to PD without TLS, since unistore supports none
+// there.
 func TLS(ca, cert, key string) Option {
 	return func(o *options) { o.tls = []string{"--cacert", ca, "--cert", cert, "--key", key} }
 }
@@ -51,15 +49,14 @@ func TLS(ca, cert, key string) Option {
 // Linked puts a Link in front of PD and of the store.
 func Linked() Option { return func(o *options) { o.linked = true } }
 
-// addresses are where a cluster listens. They stay the same as long as its data
-// does.
+// addresses are the addresses on which a cluster listens. They are as permanent as its data.
 type addresses struct {
 	PD    string `json:"pd"`
 	Peer  string `json:"peer"` // of PD, for other PDs
 	Store string `json:"store"`
 }
 
-// freeAddresses finds some.
+// freeAddresses picks addresses for a cluster.
 func freeAddresses() (a addresses, err error) {
 	for _, p := range []*string{&a.PD, &a.Peer, &a.Store} {
 		for *p == "" || *p == a.PD && p != &a.PD || *p == a.Peer && p != &a.Peer {
@@ -72,7 +69,7 @@ func freeAddresses() (a addresses, err error) {
 }
 
 // freeAddress picks a port below those that systems give to outgoing
-// connections: while a program is down nobody shall get its port by chance.
+// connections, so that no connection gets a program's port while the program is down.
 func freeAddress() (string, error) {
 	var err error
 	for range 100 {
@@ -111,8 +108,8 @@ func (c *cluster) start() error {
 	return c.startStore()
 }
 
-// PD's own values are for machines far apart: it would take seconds to find
-// that it is alone.
+// PD's defaults are for distant machines: with them, electing a leader takes seconds even
+// without peers.
 const pdConfig = `tick-interval = "100ms"
 election-interval = "1s"
 lease = 2
@@ -155,7 +152,7 @@ func leads(url string) error {
 	return nil
 }
 
-// startStore needs a PD.
+// startStore starts the store; PD must run.
 func (c *cluster) startStore() error {
 	advertise := c.addresses.Store
 	if c.storeLink != nil {
@@ -184,7 +181,7 @@ func (c *cluster) PD() string {
 	return c.addresses.PD
 }
 
-// kill ends whatever runs.
+// kill ends PD, the store and the links.
 func (c *cluster) kill() error {
 	var all []error
 	for _, p := range []*process{c.store, c.pd} {
@@ -200,7 +197,7 @@ func (c *cluster) kill() error {
 	return errors.Join(all...)
 }
 
-// logs are the ends of the logs.
+// logs returns the ends of the logs.
 func (c *cluster) logs() string {
 	text := ""
 	for _, p := range []*process{c.pd, c.store} {

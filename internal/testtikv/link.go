@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Link is a stretch of network that a test can make slow or break.
+// Link is a TCP proxy that a test can make slow or break.
 type Link struct {
 	ln     net.Listener
 	target string
@@ -31,7 +31,7 @@ func newLink(target string) (*Link, error) {
 // Addr is where the link begins.
 func (l *Link) Addr() string { return l.ln.Addr().String() }
 
-// Delay holds everything back for so long, in either direction.
+// Delay delays all data by a time, in either direction.
 func (l *Link) Delay(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -46,15 +46,15 @@ func (l *Link) Cut() {
 	l.drop()
 }
 
-// Mute lets requests through, but no answers: whoever has asked for a change
-// does not know whether it was made.
+// Mute passes requests, but no answers: a client then does not know whether its change was
+// made.
 func (l *Link) Mute() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.muted = true
 }
 
-// Mend makes the link whole again. Connections that miss something are closed.
+// Mend ends all faults of the link. Connections that have lost data are closed.
 func (l *Link) Mend() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -98,7 +98,7 @@ func (l *Link) accept() {
 	}
 }
 
-// add closes the connections if the link is cut.
+// add registers the two connections, or closes them if the link is cut.
 func (l *Link) add(near, far net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 // process is a program of a cluster.
 type process struct {
 	name string
-	log  string // file of what it writes
-	from int64  // where that begins, as a program may be started several times
+	log  string // the file of its output
+	from int64  // where its output begins, since a program may be started several times
 	cmd  *exec.Cmd
 	done chan struct{} // closed when it has ended
 }
@@ -44,14 +44,14 @@ func launch(name, log string, attr *syscall.SysProcAttr, path string, args ...st
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	go func() {
-		_ = p.cmd.Wait() // how it ended is seen by its log
+		_ = p.cmd.Wait() // its log shows how it ended
 		close(p.done)
 	}()
 	return p, nil
 }
 
-// starts are calls for the one thread that ends only with the process: a child
-// is killed when the thread that started it ends, not when the process does.
+// starts returns the channel of a thread that lives as long as the process and starts
+// children: Pdeathsig kills a child when the thread that started it ends.
 var starts = sync.OnceValue(func() chan<- func() {
 	c := make(chan func())
 	go func() {
@@ -69,7 +69,7 @@ func onLastingThread(f func() error) error {
 	return <-result
 }
 
-// await tries until there is no error, the program ends or patience does.
+// await retries until there is no error, the program ends or patience is over.
 func (p *process) await(try func() error) error {
 	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		err := try()
@@ -84,7 +84,7 @@ func (p *process) await(try func() error) error {
 	}
 }
 
-// said says whether a line of the program's log begins with such words.
+// said returns nil if a line of the program's log begins with these words.
 func (p *process) said(words string) error {
 	text, err := os.ReadFile(p.log)
 	if err != nil {
@@ -97,7 +97,7 @@ func (p *process) said(words string) error {
 	return fmt.Errorf("it has not said %q", words)
 }
 
-// tail is the end of the log.
+// tail returns the end of the log.
 func (p *process) tail() string {
 	const most = 8 << 10
 	text, err := os.ReadFile(p.log)
@@ -132,7 +132,7 @@ func (p *process) kill() error {
 	return nil
 }
 
-// pause stops the program, and returns when it stands still.
+// pause stops the program, and returns when all of its threads have stopped.
 func (p *process) pause() error {
 	if err := p.signal(sigPause); err != nil {
 		return err

@@ -13,16 +13,15 @@ const (
 	sigResume = syscall.SIGCONT
 )
 
-// dependent is for a program that ends with the process that starts it, however
-// that ends.
+// dependent returns attributes of a program that is killed when its parent ends in any way.
 func dependent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// detached is for a program that goes on by itself.
+// detached returns attributes of a program that outlives its parent.
 func detached() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
-// commandLine is that of a process, or nothing if there is none.
+// commandLine returns the command line of a process, "" if there is none.
 func commandLine(pid string) string {
 	text, err := os.ReadFile("/proc/" + pid + "/cmdline")
 	if err != nil {
@@ -31,8 +30,8 @@ func commandLine(pid string) string {
 	return string(text)
 }
 
-// stands says whether a process that was told to pause does: each thread stops when it
-// next looks.
+// stands returns nil if all threads of a process have stopped: each stops at a time of its
+// own after the signal.
 func stands(pid int) error {
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 	if err != nil {

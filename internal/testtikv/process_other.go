@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// Elsewhere a test that is killed leaves its cluster behind.
+// Not on Linux, a test that is killed leaves its cluster behind.
 
 const (
 	sigPause  = syscall.Signal(0x11) // as on BSD and macOS
@@ -18,7 +18,7 @@ func dependent() *syscall.SysProcAttr { return nil }
 
 func detached() *syscall.SysProcAttr { return nil }
 
-// commandLine is that of a process, or nothing if there is none.
+// commandLine returns the command line of a process, "" if there is none.
 func commandLine(pid string) string {
 	text, err := exec.Command("ps", "-o", "command=", "-p", pid).Output()
 	if err != nil {
@@ -27,5 +27,5 @@ func commandLine(pid string) string {
 	return string(text)
 }
 
-// stands says whether a process that was told to pause does.
+// stands assumes that a process which was told to pause has stopped.
 func stands(int) error { return nil }

@@ -1,8 +1,8 @@
 // Package testtikv gives tests a TiKV cluster: a real PD, and unistore as the
 // store (test/tikv/store). Tests that any TiKV can pass use Shared, and run
-// unchanged on a cluster that REDOUBT_TIKV_PD names. Tests that break things
-// start a cluster of their own. Without REDOUBT_TIKV=1 or REDOUBT_TIKV_PD all of
-// them are skipped, since a fresh machine would build for minutes.
+// unchanged on a cluster that REDOUBT_TIKV_PD names. Tests that inject faults start a
+// cluster of their own. Without REDOUBT_TIKV=1 or REDOUBT_TIKV_PD all of them are skipped,
+// since a fresh machine would build for minutes.
 package testtikv
 
 import (
@@ -28,17 +28,17 @@ func Shared(t testing.TB) string {
 	return c.PD()
 }
 
-// Prefix is a key prefix that nobody has used, on no cluster. What a test leaves
-// under it stays there. All prefixes have the same first byte, because unistore
-// keeps notes on a key under that byte plus one.
+// Prefix returns a new random key prefix. Keys that a test leaves under it are not removed.
+// All prefixes have the same first byte, because unistore keeps data about a key under that
+// byte plus one.
 func Prefix(testing.TB) string {
 	return fmt.Sprintf("redoubt-test-%016x:", rand.Uint64())
 }
 
-// Main is what a package's TestMain consists of.
+// Main is the whole body of a package's TestMain.
 func Main(m *testing.M) { os.Exit(Run(m)) }
 
-// Run is Main for one that has more to do before it exits with the code.
+// Run is Main without the exit, for a TestMain that has more to do.
 func Run(m *testing.M) (code int) {
 	code = m.Run()
 	if sharedDir != "" {
@@ -87,8 +87,8 @@ func skipUnlessOwn(t testing.TB, needs string) {
 	}
 }
 
-// Cluster is a cluster that belongs to one test. Its methods are not for
-// several goroutines at once; what goes wrong fails the test.
+// Cluster is a cluster that belongs to one test. Its methods are not safe for concurrent
+// use; their failures fail the test.
 type Cluster struct {
 	c *cluster
 	t testing.TB
@@ -160,8 +160,8 @@ func (c *Cluster) PausePD() { c.t.Helper(); c.must("pause PD", c.c.pd.pause()) }
 // ResumePD lets a paused PD go on.
 func (c *Cluster) ResumePD() { c.t.Helper(); c.must("resume PD", c.c.pd.signal(sigResume)) }
 
-// StoreLink is what lies between clients and the store, if the cluster is Linked.
+// StoreLink returns the link between clients and the store, if the cluster is Linked.
 func (c *Cluster) StoreLink() *Link { return c.c.storeLink }
 
-// PDLink is what lies between PD and everybody else, if the cluster is Linked.
+// PDLink returns the link between clients and PD, if the cluster is Linked.
 func (c *Cluster) PDLink() *Link { return c.c.pdLink }

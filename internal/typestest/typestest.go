@@ -1,5 +1,5 @@
 // Package typestest runs executions over an engine, for the tests of the types and of
-// what works on whole stores.
+// packages that work on whole stores.
 package typestest
 
 import (
@@ -23,7 +23,7 @@ type Store struct {
 	tx    keyspace.Tx
 }
 
-// SomeTime is when the clock stands still: 2023-11-14 22:13:20 UTC, in milliseconds.
+// SomeTime is the time of the clock: 2023-11-14 22:13:20 UTC, in milliseconds.
 const SomeTime = 1_700_000_000_000
 
 // New makes an empty store in memory, with two databases.
@@ -65,12 +65,13 @@ func (s *Store) DoIn(db int, f func(tx *keyspace.Tx)) {
 // Try is Do that returns the failure of the execution, which is then undone.
 func (s *Store) Try(f func(tx *keyspace.Tx)) error {
 	s.t.Helper()
-	view, err := s.Eng.Begin(true)
+	view, err := s.Eng.Begin(engine.ViewOptions{})
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	defer view.Close()
 	s.batch.Reset()
+	s.batch.GroupBy(keyspace.RowGroup)
 	s.FX.Reset()
 	s.tx = keyspace.Tx{
 		Space: s.Space, Rows: engine.Txn{View: view, Batch: &s.batch}, FX: &s.FX, DB: s.DB,

@@ -30,7 +30,7 @@ func openBit(s *lua.State) {
 	publish(s, "bit", t)
 }
 
-// bitsOf gives the low 32 bits of an argument. Adding this constant moves the
+// bitsOf returns the low 32 bits of an argument. Adding this constant moves the
 // integer part of a number into the low bits of its representation, rounded to
 // even; numbers of 2^51 and more give what Redis gives for them, which is
 // nothing meaningful.

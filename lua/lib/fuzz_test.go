@@ -140,7 +140,7 @@ func FuzzCmsgpackUnpack(f *testing.F) {
 			t.Fatalf("pack %q again: %v", p1[0].Str(), err)
 		}
 		v2, err := l.call("cmsgpack.unpack", p2...)
-		if err != nil || !allEqual(v1, v2) && !strings.ContainsAny(p1[0].Str(), "\xcb") { // NaN equals nothing
+		if err != nil || !allEqual(v1, v2) && strings.IndexByte(p1[0].Str(), 0xcb) < 0 { // NaN equals nothing
 			t.Fatalf("%q became %q became %q (%v)", data, p1[0].Str(), p2[0].Str(), err)
 		}
 	})

@@ -7,8 +7,8 @@ import (
 	"redoubt/lua"
 )
 
-// settings are what a cjson table's functions agree on. cjson.new makes a table
-// with settings of its own.
+// settings are shared by the functions of one cjson table. cjson.new makes a
+// table with settings of its own.
 type settings struct {
 	sparseConvert   bool // an array with too many holes becomes an object
 	sparseRatio     int32
@@ -98,7 +98,7 @@ func tooMany(c *lua.Call, most int) error {
 	return nil
 }
 
-// limit gives the function that shows and sets a number.
+// limit returns the function that shows and sets a number.
 func limit(at *int32, lowest, highest int32) lua.Func {
 	return func(c *lua.Call) error {
 		if err := tooMany(c, 1); err != nil {
@@ -125,7 +125,7 @@ func setLimit(c *lua.Call, arg int, at *int32, lowest, highest int32) error {
 	return nil
 }
 
-// toggle gives the function that shows and sets a switch.
+// toggle returns the function that shows and sets a switch.
 func toggle(at *bool) lua.Func {
 	return func(c *lua.Call) error {
 		if err := tooMany(c, 1); err != nil {

@@ -92,7 +92,7 @@ func (d *decoder) unexpected(want string, t token) error {
 	return d.c.Errorf("Expected %s but found %s at character %d", want, found, t.at+1)
 }
 
-// value gives the value that begins with a token. An object or an array is
+// value returns the value that begins with a token. An object or an array is
 // empty: whoever asked puts it in its place and then has it filled, so that the
 // accounts of memory see it grow.
 func (d *decoder) value(t token) (lua.Value, error) {
@@ -213,7 +213,7 @@ func (d *decoder) array(into *lua.Table) error {
 	}
 }
 
-// key gives the string of a token that names a field. Objects of one document
+// key returns the string of a token that names a field. Objects of one document
 // tend to have the same ones, so the last ones are kept.
 func (d *decoder) key(t token) (lua.Value, error) {
 	n := len(t.text)
@@ -229,7 +229,7 @@ func (d *decoder) key(t token) (lua.Value, error) {
 	return v, err
 }
 
-// text gives the string of a token, which must be the last one read.
+// text returns the string of a token, which must be the last one read.
 func (d *decoder) text(t token) (lua.Value, error) {
 	if d.escaped {
 		if err := d.s.Alloc(len(d.tmp)); err != nil {
@@ -243,7 +243,7 @@ func (d *decoder) text(t token) (lua.Value, error) {
 	return lua.String(strings.Clone(t.text)), nil // the part alone would keep all of the input
 }
 
-// peek gives a byte ahead, 0 beyond the end.
+// peek returns a byte ahead, 0 beyond the end.
 func (d *decoder) peek(n int) byte {
 	if d.pos+n < len(d.data) {
 		return d.data[d.pos+n]

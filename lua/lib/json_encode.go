@@ -99,7 +99,7 @@ func (e *encoder) table(v lua.Value, depth int32, slots int) error {
 	return e.object(v.Table(), depth, slots)
 }
 
-// arrayLength gives the highest index of a table that has only positive
+// arrayLength returns the highest index of a table that has only positive
 // integers for keys, and something that is not positive for any other table:
 // that is an object. An empty table is one, too.
 //

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// looseNumber says whether a text begins like a number that C reads, but that
+// looseNumber reports whether a text begins like a number that C reads, but that
 // is none of JSON's: with a plus, a zero in front, hexadecimal, inf, nan.
 func looseNumber(s string) bool {
 	if s[0] == '+' {
@@ -53,7 +53,7 @@ func readNumber(s string) (f float64, n int) {
 	return signed(parse(body[:digits]), negative), n + digits
 }
 
-// scan gives the length of digits with perhaps a point and an exponent, 0 if
+// scan returns the length of digits with perhaps a point and an exponent, 0 if
 // there is no digit.
 func scan(s string, digit func(byte) bool, exponent byte) int {
 	n, digits, point := 0, 0, false
@@ -89,7 +89,7 @@ func parse(s string) float64 {
 	return f
 }
 
-// nanPayload gives the length of what may follow "nan" in parentheses.
+// nanPayload returns the length of what may follow "nan" in parentheses.
 func nanPayload(s string) int {
 	if s == "" || s[0] != '(' {
 		return 0

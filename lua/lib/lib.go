@@ -26,11 +26,11 @@ import (
 // maxStack is how many slots of its stack a function may use.
 const maxStack = 8000
 
-// Open gives a state the libraries, as globals. Their tables are read-only.
+// Open adds the libraries to a state, as globals. Their tables are read-only.
 //
 // A script can change the settings of cjson for itself and, as in Redis, for
-// those that the same state runs later. Whoever lends a state to one script
-// after the other calls reset in between.
+// scripts that the same state runs later, unless the owner of the state calls
+// reset in between.
 func Open(s *lua.State) (reset func()) {
 	set := openJSON(s)
 	openMsgpack(s)

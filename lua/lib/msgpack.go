@@ -187,7 +187,7 @@ func (p *packer) table(t *lua.Table, level, slots int) error {
 	}
 }
 
-// count gives the number of entries, and whether their keys are 1 to that
+// count returns the number of entries, and whether their keys are 1 to that
 // number. An empty table is such an array.
 func (p *packer) count(t *lua.Table) (n int, array bool, err error) {
 	array = true

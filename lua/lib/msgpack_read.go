@@ -32,8 +32,8 @@ func msgpackUnpackLimit(c *lua.Call) error {
 
 // How reading may fail besides what a table or the memory says.
 var (
-	errShort  = errors.New("Missing bytes in input.")   //nolint:staticcheck // Redis's text
-	errFormat = errors.New("Bad data format in input.") //nolint:staticcheck // Redis's text
+	errShort  = errors.New("Missing bytes in input.")
+	errFormat = errors.New("Bad data format in input.")
 )
 
 // unpack returns up to limit values from offset on, after the offset of what
@@ -111,7 +111,7 @@ func (f contents) run(u *unpacker, v lua.Value, slots int) error {
 	return u.array(v.Table(), f.n, slots)
 }
 
-// take gives the next n bytes.
+// take returns the next n bytes.
 func (u *unpacker) take(n int) (string, error) {
 	if len(u.data)-u.pos < n {
 		return "", errShort

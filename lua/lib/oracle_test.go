@@ -20,9 +20,7 @@ type server struct {
 func newRedis(t testing.TB) *server {
 	t.Helper()
 	s := testserver.StartRedis(t)
-	if !strings.HasPrefix(s.Version, "7.2.") {
-		t.Skipf("compares with Redis 7.2, this is %s", s.Version)
-	}
+	s.Needs(t, "7.2")
 	return newServer(t, s.Addr)
 }
 

@@ -53,7 +53,7 @@ func newLayout(c *lua.Call) (layout, error) {
 	return layout{c: c, rest: format, align: 1}, nil
 }
 
-// next gives the next option and its size. An option that has none, be it a
+// next returns the next option and its size. An option that has none, be it a
 // control or a mistake, has size 0.
 func (l *layout) next() (opt byte, size int, err error) {
 	opt = l.rest[0]
@@ -210,7 +210,7 @@ func packType(c *lua.Call, i int, expected string) error {
 	return c.ArgError(i, expected+" expected, got "+c.Arg(i).TypeName())
 }
 
-// packedInt gives the two's complement of a number, cut to 64 bits.
+// packedInt returns the two's complement of a number, cut to 64 bits.
 func packedInt(f float64) uint64 {
 	if f < 0 {
 		return uint64(truncate(f))

@@ -7,20 +7,20 @@ import (
 	"strings"
 )
 
-// Ciphers by their names in OpenSSL's language, in which tls-ciphers is written:
-// names and words that stand for many, joined by colons; "!" bans for good, "-"
-// takes out, "+" moves to the end; words joined by "+" mean ciphers that all of
-// them mean. What is unknown is skipped, as OpenSSL does.
+// Cipher lists in OpenSSL's format, that of tls-ciphers: names of ciphers and of classes,
+// joined by colons; "!" bans for good, "-" removes, "+" before a word has no effect, since
+// the library orders the ciphers; classes joined by "+" mean their intersection. Unknown
+// words are skipped, as in OpenSSL.
 
-// suite is a cipher of TLS 1.2 and before, with the words that mean it.
+// suite is a cipher of TLS 1.2 and before, with the classes that contain it.
 type suite struct {
 	id    uint16
 	name  string
 	words string
 }
 
-// known are the ciphers that the library has. Those without forward secrecy and
-// those with triple DES or RC4 are used only when they are asked for.
+// known are the ciphers of the library that tls-ciphers may name. Those without forward
+// secrecy and those with triple DES are used only when they are named.
 var known = []suite{
 	{tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, "ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE EECDH kECDHE kEECDH ECDSA aECDSA AES AES128 AESGCM TLSv1.2 HIGH"},
 	{tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, "ECDHE-RSA-AES128-GCM-SHA256", "ECDHE EECDH kECDHE kEECDH aRSA AES AES128 AESGCM TLSv1.2 HIGH"},
@@ -43,7 +43,7 @@ var known = []suite{
 	{tls.TLS_RSA_WITH_3DES_EDE_CBC_SHA, "DES-CBC3-SHA", "RSA kRSA aRSA 3DES SHA SHA1 SSLv3 MEDIUM"},
 }
 
-// ciphers reads tls-ciphers; nil means the library's own choice.
+// ciphers parses tls-ciphers; nil means the library's own choice.
 func ciphers(list string) ([]uint16, error) {
 	if list == "" {
 		return nil, nil
@@ -76,8 +76,8 @@ func ciphers(list string) ([]uint16, error) {
 	return have, nil
 }
 
-// meant are the ciphers that a word means: one by its name (OpenSSL's or that
-// of the standard), those of a class, or those of several classes at once.
+// meant returns the ciphers that a word means: one by its name (OpenSSL's or that
+// of the standard), those of a class, or those of an intersection of classes.
 func meant(word string) (ids []uint16) {
 	for _, s := range known {
 		if s.name == word || tls.CipherSuiteName(s.id) == word {
@@ -107,10 +107,9 @@ func meant(word string) (ids []uint16) {
 var suites13 = []uint16{tls.TLS_AES_128_GCM_SHA256, tls.TLS_AES_256_GCM_SHA384, tls.TLS_CHACHA20_POLY1305_SHA256}
 
 // limitSuites13 applies tls-ciphersuites. The library takes no such list: it
-// picks the suite from those that the client offers. So a client that offers
-// one that is not on the list gets TLS 1.2, where tls-ciphers is obeyed; with
-// TLS 1.3 alone there is no such way out, and a list that leaves something out
-// is refused.
+// picks the suite from those that the client offers. So a client that offers a suite that
+// is not listed gets TLS 1.2, where tls-ciphers applies; with TLS 1.3 alone a list that
+// leaves out one of the library's suites is an error.
 func limitSuites13(c *tls.Config, list string) error {
 	if list == "" {
 		return nil

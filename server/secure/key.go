@@ -15,9 +15,9 @@ import (
 	"hash"
 )
 
-// Private keys in encrypted PKCS #8, which is what OpenSSL writes today and the
-// standard library does not read. RFC 8018 has the format; of its schemes,
-// PBES2 with PBKDF2 and AES or triple DES in CBC mode is what is in use.
+// Private keys in encrypted PKCS #8, which OpenSSL writes by default and the standard
+// library cannot read. RFC 8018 has the format; of its schemes PBES2 with PBKDF2 and AES
+// or triple DES in CBC mode is supported.
 
 type encryptedKey struct {
 	Algorithm pkix.AlgorithmIdentifier
@@ -125,7 +125,7 @@ func openPKCS8(der []byte, pass string) ([]byte, error) {
 	return nil, errScheme
 }
 
-// decrypt takes CBC and its padding off. A wrong password shows in the padding,
+// decrypt decrypts CBC and removes its padding. A wrong password shows in the padding,
 // or later in the key.
 func decrypt(block cipher.Block, iv, data []byte) ([]byte, error) {
 	size := block.BlockSize()

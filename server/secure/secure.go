@@ -1,13 +1,12 @@
-// Package secure makes a TLS configuration of the directives that Redis has for
-// it: certificates and keys in PEM files, OpenSSL's names of ciphers.
+// Package secure makes a TLS configuration from Redis's directives: certificates and keys
+// in PEM files, OpenSSL's names of ciphers.
 //
 // The standard library's TLS is used. It decides some things itself that
-// OpenSSL leaves to the user, and what is said about them is honoured as far as
-// it can be:
+// OpenSSL leaves to the user, so some directives are honoured in part only:
 //   - It chooses the cipher, so tls-prefer-server-ciphers changes nothing.
 //   - It has no list of the suites of TLS 1.3. A client that offers a suite that
-//     tls-ciphersuites does not allow is served with TLS 1.2, see suites13.
-//   - It has no finite field Diffie-Hellman: tls-dh-params-file is read by nobody.
+//     tls-ciphersuites does not allow is served with TLS 1.2, see limitSuites13.
+//   - It has no finite field Diffie-Hellman: tls-dh-params-file must exist, but is not read.
 //   - Sessions are resumed by tickets, which take no memory here: the size of
 //     the session cache has no meaning.
 package secure
@@ -25,8 +24,8 @@ import (
 	"strings"
 )
 
-// Settings are the directives without their "tls-". Those of a client are for
-// the connections that a server makes itself.
+// Settings are the directives without their "tls-". Those with Client are for the
+// connections that the server opens.
 type Settings struct {
 	CertFile, KeyFile, KeyFilePass                   string
 	ClientCertFile, ClientKeyFile, ClientKeyFilePass string
@@ -35,11 +34,10 @@ type Settings struct {
 	Protocols, Ciphers, CipherSuites                 string
 	DHParamsFile                                     string
 	SessionCaching                                   bool
-	NeedCA                                           bool // also for connections that the server makes
+	NeedCA                                           bool // for connections that the server opens
 }
 
-// Server returns the configuration of a server. Everything is read anew from
-// the files.
+// Server returns the configuration of a server. It reads all files anew.
 func Server(s Settings) (*tls.Config, error) {
 	switch {
 	case s.CertFile == "":
@@ -95,7 +93,7 @@ func Server(s Settings) (*tls.Config, error) {
 	return c, nil
 }
 
-// versions reads a list such as "TLSv1.2 TLSv1.3". The library has a range of
+// versions parses a list such as "TLSv1.2 TLSv1.3". The library has a range of
 // versions, so the list must have no gap.
 func versions(list string) (low, high uint16, err error) {
 	if list == "" {
@@ -119,9 +117,9 @@ func versions(list string) (low, high uint16, err error) {
 	return uint16(tls.VersionTLS10 + first), uint16(tls.VersionTLS10 + last), nil
 }
 
-// authorities reads the certificates of those who may sign a client's: all of
-// a file, and all of each file of a directory. OpenSSL looks only at files that
-// are named by a hash of their content; here any name will do.
+// authorities reads the CA certificates for clients: all of a file, and all of each file of
+// a directory. OpenSSL reads only files that are named by a hash of their subject; here
+// any name will do.
 func authorities(file, dir string) (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
 	if file != "" {
@@ -142,7 +140,7 @@ func authorities(file, dir string) (*x509.CertPool, error) {
 	}
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
-		info, err := os.Stat(path) // what it is linked to counts
+		info, err := os.Stat(path) // follows links
 		if err != nil || !info.Mode().IsRegular() || info.Size() > maxAuthority {
 			continue
 		}
@@ -153,7 +151,7 @@ func authorities(file, dir string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// maxAuthority: a larger file in tls-ca-cert-dir is something else.
+// maxAuthority is the size above which a file in tls-ca-cert-dir is ignored.
 const maxAuthority = 16 << 20
 
 func addCertificates(pool *x509.CertPool, path string) (n int, err error) {
@@ -199,8 +197,8 @@ func keyPair(certFile, keyFile, pass string) (tls.Certificate, error) {
 	return cert, nil
 }
 
-// openKey returns the text of a key file with its encryption taken off. A file
-// that is not encrypted is returned as it is.
+// openKey returns the decrypted text of a key file. A file that is not encrypted is
+// returned as it is.
 func openKey(text []byte, pass string) ([]byte, error) {
 	for rest := text; ; {
 		var block *pem.Block
@@ -212,8 +210,10 @@ func openKey(text []byte, pass string) ([]byte, error) {
 		case block.Type == "ENCRYPTED PRIVATE KEY":
 			block.Type = "PRIVATE KEY"
 			block.Bytes, err = openPKCS8(block.Bytes, pass)
-		case x509.IsEncryptedPEMBlock(block): //nolint:staticcheck // old files have it, and Redis takes them
-			block.Bytes, err = x509.DecryptPEMBlock(block, []byte(pass)) //nolint:staticcheck // as above
+		//lint:ignore SA1019 old files have it, and Redis takes them
+		case x509.IsEncryptedPEMBlock(block):
+			//lint:ignore SA1019 as above
+			block.Bytes, err = x509.DecryptPEMBlock(block, []byte(pass))
 			block.Headers = nil
 		default:
 			continue

@@ -156,12 +156,14 @@ func TestStrings(t *testing.T) {
 		equal(t, "setnx", true)(c.SetNX(ctx, "new", "x", time.Minute).Result())
 		equal(t, "setxx", true)(c.SetXX(ctx, "k", "y", 0).Result())
 		equal(t, "setxx", false)(c.SetXX(ctx, "nosuch", "y", 0).Result())
+		//lint:ignore SA1019 SETEX is what is tested
 		equal(t, "setex", "OK")(c.SetEx(ctx, "e", "v", time.Minute).Result())
 		equal(t, "setargs", "y")(c.SetArgs(ctx, "k", "z", redis.SetArgs{Get: true, Mode: "XX", TTL: time.Minute}).Result())
 		missing[string](t, "setargs")(c.SetArgs(ctx, "k", "z", redis.SetArgs{Mode: "NX"}).Result())
 		equal(t, "setifeq", "OK")(c.SetIFEQ(ctx, "k", "a", "z", 0).Result())
 		missing[string](t, "setifeq")(c.SetIFEQ(ctx, "k", "a", "z", 0).Result())
 		equal(t, "setifne", "OK")(c.SetIFNE(ctx, "k", "v", "z", 0).Result())
+		//lint:ignore SA1019 GETSET is what is tested
 		equal(t, "getset", "v")(c.GetSet(ctx, "k", "hello").Result())
 		equal(t, "getrange", "ell")(c.GetRange(ctx, "k", 1, -2).Result())
 		equal(t, "setrange", int64(7))(c.SetRange(ctx, "k", 5, "!!").Result())

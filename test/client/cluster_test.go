@@ -29,6 +29,7 @@ func (f *frontEnd) knows(t *testing.T) int {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{Addr: f.Addr})
 	defer c.Close()
+	//lint:ignore SA1019 most clients ask for CLUSTER SLOTS
 	slots, err := c.ClusterSlots(context.Background()).Result()
 	if err != nil {
 		t.Fatal(err)
@@ -117,6 +118,7 @@ func TestClusterClient(t *testing.T) {
 			await(t, "b is alone", func() bool { return b.knows(t) == 1 })
 			c.ReloadState(ctx) // by itself it does so every ten seconds
 			await(t, "the client knows", func() bool {
+				//lint:ignore SA1019 most clients ask for CLUSTER SLOTS
 				slots, err := c.ClusterSlots(ctx).Result()
 				return err == nil && len(slots) == 1 && c.Get(ctx, key(0)).Err() == nil && c.Get(ctx, key(1)).Err() == nil
 			})

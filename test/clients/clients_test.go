@@ -25,7 +25,7 @@ type program struct {
 	name  string
 	tools []string // that must be there
 	build [][]string
-	run   []string // the address follows
+	run   []string // the address follows, and that of HTTP if there are channels
 	// cluster is run with the addresses of several front ends, if there is such a
 	// program: see cluster_test.go.
 	cluster []string
@@ -67,25 +67,31 @@ func programs() []program {
 
 func TestGoRedis(t *testing.T) {
 	t.Parallel()
-	start(t, programs()[0], testserver.Start(t, testserver.Options{}).Addr)
+	s := testserver.Start(t, testserver.Options{Args: []string{"--http-addr", "127.0.0.1:0"}})
+	start(t, programs()[0], s.Addr, s.HTTPAddr().String())
 }
 
 // With REDOUBT_CLIENTS=1 all programs are run, against a server of our own or the
-// one that REDOUBT_CLIENTS_ADDR names.
+// one that REDOUBT_CLIENTS_ADDR names; it has channels if REDOUBT_CLIENTS_HTTP says
+// where they are served over HTTP.
 func TestClients(t *testing.T) {
 	skipUnlessAsked(t)
-	addr := os.Getenv("REDOUBT_CLIENTS_ADDR")
-	if addr == "" {
+	addrs := []string{os.Getenv("REDOUBT_CLIENTS_ADDR")}
+	if http := os.Getenv("REDOUBT_CLIENTS_HTTP"); http != "" {
+		addrs = append(addrs, http)
+	}
+	if addrs[0] == "" {
 		path, err := redoubt()
 		if err != nil {
 			t.Fatal(err)
 		}
-		addr = testserver.StartProcess(t, path, t.TempDir()).Addr
+		s := testserver.StartProcess(t, path, t.TempDir(), "--http-addr", "127.0.0.1:0")
+		addrs = []string{s.Addr, s.HTTP}
 	}
 	for _, p := range programs() {
 		t.Run(p.name, func(t *testing.T) {
 			p.prepare(t)
-			start(t, p, addr)
+			start(t, p, addrs...)
 		})
 	}
 }
@@ -119,9 +125,9 @@ func (p *program) prepare(t *testing.T) {
 }
 
 // start runs a program to its end.
-func start(t *testing.T, p program, addr string) {
+func start(t *testing.T, p program, addrs ...string) {
 	t.Helper()
-	out, err := command(t, 5*time.Minute, append(p.run[:len(p.run):len(p.run)], addr))
+	out, err := command(t, 5*time.Minute, append(p.run[:len(p.run):len(p.run)], addrs...))
 	if err != nil {
 		t.Errorf("%s: %v\n%s", p.name, err, out)
 		return

@@ -21,9 +21,7 @@ import (
 func TestACLAgainstRedis(t *testing.T) {
 	testserver.Oracle(t)
 	r := testserver.StartRedis(t)
-	if !strings.HasPrefix(r.Version, "7.2.") {
-		t.Skipf("compares with Redis 7.2, this is %s", r.Version)
-	}
+	r.Needs(t, "7.2")
 	ours := testserver.Start(t, testserver.Options{})
 	a := &aclRun{t: t}
 	for i, addr := range []string{r.Addr, ours.Addr} {

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -29,7 +31,7 @@ func TestProtocol(t *testing.T) {
 	if *sequences > 0 {
 		count = *sequences
 	}
-	redis := redisTarget(t)
+	redis := redisOf(t, "7.0", "7.2")
 	ours := []*serverTarget{
 		redoubtTarget(t, testserver.Options{Engine: "mem"}, true, 1),
 		redoubtTarget(t, testserver.Options{Engine: "mem", Pipes: true}, true, 1),
@@ -97,8 +99,18 @@ func damaged(rng *rand.Rand) []byte {
 			return []byte("\r\n")
 		}
 	}
-	return hello.ReplaceAll(bytes.ReplaceAll(b, []byte{0}, []byte("0")), []byte("hallo"))
+	b = hello.ReplaceAll(bytes.ReplaceAll(b, []byte{0}, []byte("0")), []byte("hallo"))
+	return counts.ReplaceAllFunc(b, func(count []byte) []byte {
+		if n, err := strconv.Atoi(string(count[1:])); err == nil && n > 1<<20 && n <= math.MaxInt32 {
+			return []byte("*2147483648") // which both refuse
+		}
+		return count
+	})
 }
+
+// counts are numbers of arguments. Redoubt takes up to 1,048,576 of them, Redis
+// 2,147,483,647 (docs/adr/0100).
+var counts = regexp.MustCompile(`\*[0-9]{7,10}`)
 
 // hello must not become a command: its reply has the number of the connection.
 var hello = regexp.MustCompile("(?i)hello")

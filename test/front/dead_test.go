@@ -3,6 +3,7 @@ package front
 import (
 	"errors"
 	"io/fs"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -117,14 +118,19 @@ func TestSameAddressIsRefused(t *testing.T) {
 	s.dial(0).want("OK", "SET", "k", "v")
 }
 
+// freePort finds a port that nobody listens at, outside of the range from which the system
+// takes those of other servers and of connections.
 func freePort(t *testing.T) string {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 1000 {
+		port := strconv.Itoa(10_000 + rand.IntN(20_000))
+		if ln, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", port)); err == nil {
+			ln.Close()
+			return port
+		}
 	}
-	defer ln.Close()
-	return strconv.Itoa(ln.Addr().(*net.TCPAddr).Port)
+	t.Fatal("no port is free")
+	return ""
 }
 
 // A front end of a cluster makes no directory for data that it does not store.

@@ -27,6 +27,7 @@ var clientScenarios = []scenario{
 	{name: "half-requests", run: halfRequests},
 	{name: "monitors", run: monitors},
 	{name: "deaf-subscribers", run: deafSubscribers},
+	{name: "fan-out", run: fanOut},
 	{name: "idle", args: []string{"--maxclients", "11000"}, run: idle},
 }
 
@@ -324,6 +325,57 @@ func (s *site) work(clients int, end time.Time, next func(rng *rand.Rand, b []by
 	}
 	all.Wait()
 	return got
+}
+
+// fanOut: 1,000 clients wait at one stream, and some entries of a megabyte are added. One in
+// four reads nothing; all others must get the first entry.
+func fanOut(s *site) string {
+	n, added := pick(1000, 400), pick(5, 2)
+	end := time.Now().Add(pickTime(time.Minute, 30*time.Second))
+	var got tally
+	var all sync.WaitGroup
+	for i := range n {
+		conn, err := s.dial()
+		if err != nil {
+			s.Fatal(err)
+		}
+		if err := deadline(conn, end); err != nil {
+			s.Fatal(err)
+		}
+		if _, err := conn.Write(respclient.AppendCommand(nil, "XREAD", "BLOCK", "0", "STREAMS", "stream", "0")); err != nil {
+			s.Fatal(err)
+		}
+		if i%4 != 0 {
+			all.Go(func() { got.add(take(reader(conn))) })
+		}
+	}
+	c := s.client()
+	for {
+		v, err := c.Do("INFO", "clients")
+		if err != nil {
+			s.Fatal(err)
+		}
+		if strings.Contains(v.String(), fmt.Sprintf("blocked_clients:%d", n)) {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	slowest := time.Duration(0)
+	for range added {
+		begin := time.Now()
+		if err := c.Write(command("XADD", "stream", "*", "field")); err != nil {
+			s.Fatal(err)
+		}
+		if v, err := c.Read(); err != nil || v.IsError() {
+			s.Fatalf("XADD: %v %v", v, err)
+		}
+		slowest = max(slowest, time.Since(begin))
+	}
+	all.Wait()
+	if want := n - (n+3)/4; got.get("OK") != want {
+		s.Errorf("%s; %d should have got the entry", got.String(), want)
+	}
+	return fmt.Sprintf("%s; slowest XADD %s", got.String(), slowest.Round(time.Millisecond))
 }
 
 // deafSubscribers: clients subscribe and read nothing, while others publish.

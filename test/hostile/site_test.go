@@ -101,16 +101,6 @@ func (s *site) client() *respclient.Client {
 	return c
 }
 
-// do sends a command that must succeed.
-func (s *site) do(c *respclient.Client, args ...string) respclient.Value {
-	s.Helper()
-	v, err := c.Do(args...)
-	if err != nil || v.IsError() {
-		s.Fatalf("%.50q: %v %v", args, v, err)
-	}
-	return v
-}
-
 // hangUp closes all connections.
 func (s *site) hangUp() {
 	s.mu.Lock()

@@ -1,5 +1,7 @@
 // Package script runs command scripts: small text files of commands and
-// expected replies. README.md describes the format.
+// expected replies. README.md describes the format. What is expected was recorded
+// from a real Redis, and every engine, protocol, transaction and script has to
+// give the same.
 package script
 
 import (

@@ -25,7 +25,7 @@ type Target struct {
 	// Now is the server's time; Advance lets time pass there.
 	Now     func() time.Time
 	Advance func(time.Duration)
-	// Timeout for one reply; zero means ten seconds.
+	// Timeout for one reply; zero means respclient.Timeout.
 	Timeout time.Duration
 }
 
@@ -208,7 +208,7 @@ func (r *run) client() (*respclient.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.Timeout = 10 * time.Second
+	c.Timeout = respclient.Timeout
 	if r.Timeout != 0 {
 		c.Timeout = r.Timeout
 	}

@@ -1,4 +1,5 @@
-// Package tikv_test tests what tests on TiKV stand on: the cluster itself.
+// Package tikv_test tests what tests on TiKV stand on: the cluster itself; and what
+// front ends do when parts of it are slow, unreachable or killed.
 package tikv_test
 
 import (
@@ -243,6 +244,7 @@ func TestRegionsSplit(t *testing.T) {
 		}
 	}
 	for regions := 0; regions < 4; time.Sleep(50 * time.Millisecond) {
+		//lint:ignore SA1019 the test cluster's PD does not have BatchScanRegions
 		list, err := c.GetPDClient().ScanRegions(ctx, nil, nil, 100)
 		if err != nil {
 			t.Fatal(err)

@@ -19,7 +19,7 @@ func BenchmarkSet(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			view, err := eng.Begin(true)
+			view, err := eng.Begin(engine.ViewOptions{})
 			if err != nil {
 				b.Fatal(err)
 			}

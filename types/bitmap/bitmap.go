@@ -12,16 +12,15 @@ import (
 	"redoubt/types/str"
 )
 
-// Get returns a bit; bits behind the end are 0.
+// Get returns a bit; bits past the end are 0.
 func Get(tx *keyspace.Tx, v str.Value, offset int64) int64 {
 	var b [1]byte
 	v.ReadAt(tx, offset>>3, b[:])
 	return int64(b[0]>>(7-offset&7)) & 1
 }
 
-// Set changes a bit, in a string that is made long enough, and returns what it
-// was before. It is a change of the key only if the string got longer or the
-// bit differs.
+// Set sets a bit, in a string that is extended if necessary, and returns the old
+// bit. The key counts as changed only if the string grew or the bit differs.
 func Set(tx *keyspace.Tx, key []byte, offset int64, bit bool) (old bool, err error) {
 	e, err := str.Edit(tx, key, offset>>3+1)
 	if err != nil {
@@ -41,12 +40,12 @@ func Set(tx *keyspace.Tx, key []byte, offset int64, bit bool) (old bool, err err
 		e.Store()
 		tx.Changed(keyspace.StringEv, "setbit", key)
 	case !e.Raw():
-		e.Store() // Redis keeps it as raw from here on, but tells nobody
+		e.Store() // Redis stores the string as raw from here on, without an event
 	}
 	return old, nil
 }
 
-// Count counts the bits that are 1 among [from, to), a range of bits inside the
+// Count returns the number of 1 bits in [from, to), a range of bits inside the
 // string.
 func Count(tx *keyspace.Tx, v str.Value, from, to int64) (n int64) {
 	if from >= to {
@@ -77,8 +76,8 @@ func ones(b []byte) int64 {
 	return int64(n)
 }
 
-// Pos returns the first bit among [from, to), a range of bits inside the
-// string, that is 1 or, if not one, that is 0. It is -1 if there is none.
+// Pos returns the offset of the first bit in [from, to), a range of bits inside
+// the string, that is 1 (if one is set) or 0, or -1 if there is none.
 func Pos(tx *keyspace.Tx, v str.Value, one bool, from, to int64) int64 {
 	pos, done := int64(-1), from // all bits before done were looked at
 	if from >= to {
@@ -107,8 +106,8 @@ func Pos(tx *keyspace.Tx, v str.Value, one bool, from, to int64) int64 {
 	return pos
 }
 
-// first returns the first bit of b, from a bit of its first byte on, that is 1
-// or, if not one, 0. If there is none it returns the number of bits.
+// first returns the offset of the first bit of b, at or after from, that is 1 (if
+// one is set) or 0. If there is none, it returns the number of bits.
 func first(b []byte, one bool, from int64) int64 {
 	flip := byte(0xff)
 	if one {

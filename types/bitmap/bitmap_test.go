@@ -32,7 +32,7 @@ func newTx(t testing.TB) *keyspace.Tx {
 	if err != nil {
 		t.Fatal(err)
 	}
-	view, err := eng.Begin(true)
+	view, err := eng.Begin(engine.ViewOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ type Field struct {
 	Offset int64
 }
 
-// Overflow says what becomes of a number that its field cannot hold.
+// Overflow is the treatment of a number that its field cannot hold.
 type Overflow byte
 
 const (
@@ -24,7 +24,7 @@ const (
 	Fail                 // nothing is changed
 )
 
-// Get returns the number; bits behind the end of the string are 0.
+// Get returns the number; bits past the end of the string are 0.
 func (f Field) Get(e *str.Editor) int64 {
 	v := f.load(e)
 	if f.Signed {
@@ -33,8 +33,8 @@ func (f Field) Get(e *str.Editor) int64 {
 	return int64(v)
 }
 
-// Set replaces the number and returns the old one. It is not ok, and nothing
-// changes, if the new one does not fit and o is Fail.
+// Set replaces the number and returns the old one. ok is false, and nothing
+// changes, if the new number does not fit and o is Fail.
 func (f Field) Set(e *str.Editor, v int64, o Overflow) (old int64, changed, ok bool) {
 	old = f.Get(e)
 	v, ok = f.fit(v, 0, o)
@@ -45,7 +45,7 @@ func (f Field) Set(e *str.Editor, v int64, o Overflow) (old int64, changed, ok b
 	return old, v != old, true
 }
 
-// Add adds to the number and returns the sum. It is not ok, and nothing
+// Add adds to the number and returns the sum. ok is false, and nothing
 // changes, if the sum does not fit and o is Fail.
 func (f Field) Add(e *str.Editor, delta int64, o Overflow) (sum int64, changed, ok bool) {
 	old := f.Get(e)
@@ -57,10 +57,10 @@ func (f Field) Add(e *str.Editor, delta int64, o Overflow) (sum int64, changed, 
 	return sum, sum != old, true
 }
 
-// End is the offset behind the field's last bit.
+// End is the offset of the bit after the field.
 func (f Field) End() int64 { return f.Offset + int64(f.Bits) }
 
-// extend gives the field's highest bit to all bits above it.
+// extend sign-extends the field's bits.
 func (f Field) extend(v uint64) int64 {
 	shift := 64 - f.Bits
 	return int64(v<<shift) >> shift
@@ -80,7 +80,7 @@ func (f Field) store(e *str.Editor, v uint64) {
 	n := (uint(f.Offset&7) + f.Bits + 7) / 8
 	e.Read(f.Offset>>3, b[:n])
 	lead := uint(f.Offset & 7)
-	v <<= 64 - f.Bits // the field's bits, and where they go, to the left
+	v <<= 64 - f.Bits // align the field's bits, and their mask, to the left
 	mask := ^uint64(0) << (64 - f.Bits)
 	w := binary.BigEndian.Uint64(b[:])&^(mask>>lead) | v>>lead
 	binary.BigEndian.PutUint64(b[:], w)
@@ -88,10 +88,11 @@ func (f Field) store(e *str.Editor, v uint64) {
 	e.Write(f.Offset>>3, b[:n])
 }
 
-// fit returns v + delta as the field can hold it.
+// fit returns v + delta, adjusted to the field by o; it is false if o is Fail and
+// the sum does not fit.
 //
-// The comparisons are Redis's, with its sums that wrap around where v is far
-// outside of the field: a client can see which limit it saturates at.
+// The comparisons are Redis's, including sums that wrap around where v is far
+// outside of the field: clients can see at which limit a number saturates.
 func (f Field) fit(v, delta int64, o Overflow) (int64, bool) {
 	var over, under bool
 	var lowest, highest int64

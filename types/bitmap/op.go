@@ -11,25 +11,24 @@ import (
 type Op byte
 
 const (
-	And   Op = iota // the bits in all sources
-	Or              // in any
-	Xor             // in an odd number of them
-	Not             // not in the only one
+	And   Op = iota // bits set in all sources
+	Or              // in any source
+	Xor             // in an odd number of sources
+	Not             // not in the only source
 	Diff            // in the first and in none of the others
-	Diff1           // not in the first, but in one of the others
-	AndOr           // in the first and in one of the others
-	One             // in exactly one
+	Diff1           // not in the first, but in any of the others
+	AndOr           // in the first and in any of the others
+	One             // in exactly one source
 )
 
-// block is how many bytes are combined at a time; whole chunks, so that the
-// result is written without a copy.
+// block is the number of bytes that are combined at a time: whole chunks, so that
+// the result is written without a copy.
 const block = 8 << 10
 
 // Combine stores the result of an operation on the sources at dest, and returns
-// its length: that of the longest source. An empty result deletes dest. It
-// takes memory for a few blocks, however long the sources are, beyond what the
-// transaction holds of the result; parts that no source has stored cost
-// nothing, except with Not.
+// its length: that of the longest source. An empty result deletes dest. Besides
+// the result in the transaction, Combine uses memory for a few blocks only; parts
+// that no source has stored cost nothing, except with Not.
 func Combine(tx *keyspace.Tx, op Op, dest []byte, sources []str.Value) int64 {
 	var size, work int64
 	for _, v := range sources {
@@ -71,7 +70,7 @@ func Combine(tx *keyspace.Tx, op Op, dest []byte, sources []str.Value) int64 {
 	return size
 }
 
-// input is a source with its next piece in hand.
+// input is a source and the next piece read from it.
 type input struct {
 	*str.Cursor
 	at    int64
@@ -103,8 +102,8 @@ type combiner struct {
 	acc, tmp, aux [block]byte
 }
 
-// gap returns how many bytes from an offset on no source has stored, rounded
-// down to whole blocks unless they reach the end.
+// gap returns the number of bytes, from an offset on, that no source has stored,
+// rounded down to whole blocks unless they reach the end.
 func (c *combiner) gap(at, size int64) int64 {
 	next := size
 	for i := range c.in {
@@ -166,8 +165,8 @@ func (c *combiner) block(at, n int64) []byte {
 	return acc
 }
 
-// combine sets x to f(x, y), eight bytes at a time. The functions are literals,
-// so that the compiler can put them in place.
+// combine sets x to f(x, y), eight bytes at a time. Callers pass function
+// literals, so that the compiler can inline them.
 func combine(x, y []byte, f func(x, y uint64) uint64) {
 	i := 0
 	for ; len(x)-i >= 8; i += 8 {

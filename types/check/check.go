@@ -1,13 +1,13 @@
-// Package check says what is wrong with the stored values of collections. It is
-// what `redoubt check` knows of types: keyspace.Check shows it each value, and
-// each row of a value.
+// Package check finds errors in the stored values of collections, for `redoubt
+// check`: keyspace.Check passes it each value, and each row of a value.
 //
-// It reads rows by what keyspace/FORMAT.md says of them, and uses no code of the
-// types: who writes a row wrongly would read it wrongly as well.
+// The package reads rows by keyspace/FORMAT.md and shares no row code with the
+// types: code that writes a row wrongly would read it wrongly as well.
 //
-// Its memory does not grow with a value. Where two sets of rows must say the same,
-// both are reduced to a digest while they go by, and only if the digests differ
-// are rows looked up one by one to name those at fault.
+// Memory does not grow with a value (save for a stream's group numbers, of which
+// manyGroups are kept). Two sets of rows that must agree are reduced to digests in
+// one pass; only if the digests differ are rows looked up one by one to report
+// those at fault.
 package check
 
 import (
@@ -19,7 +19,8 @@ import (
 	"redoubt/types/pack"
 )
 
-// Examine is a keyspace.Examiner.
+// Examine is the keyspace.Examiner of collections: it checks a packed value at
+// once, and returns the Judge of a value in rows.
 func Examine(s *keyspace.Subject) keyspace.Judge {
 	m := s.Meta
 	switch m.Encoding {
@@ -40,26 +41,28 @@ func Examine(s *keyspace.Subject) keyspace.Judge {
 		return newList(s)
 	case keyspace.Stream:
 		return newStream(s)
+	case keyspace.Channel:
+		return newChannel(s)
 	}
 	return nil
 }
 
-// digest stands for a set of things.
+// digest is a count and a sum of hashes that identify a set of rows.
 type digest struct{ n, sum uint64 }
 
 func (d *digest) add(thing []byte) { d.n, d.sum = d.n+1, d.sum+engine.Hash(thing) }
 
-// value is what all judges have.
+// value is the state that all judges share.
 type value struct {
 	*keyspace.Subject
 	name string // of the type
-	tail []byte // what the meta row has behind the Ref
+	tail []byte // the body of the meta row after the Ref
 	size int64
-	rows int64  // sub rows that count
+	rows int64  // sub rows of elements
 	buf  []byte // scratch
 }
 
-// open reads the meta row, which must have so many bytes behind its Ref.
+// open reads the meta row, which must have tail bytes after its Ref.
 func open(s *keyspace.Subject, tail int) (v value, ok bool) {
 	v = value{Subject: s, name: s.Meta.Type.String(), tail: s.Meta.Body[keyspace.RefSize:], size: s.Meta.Ref().Size}
 	if len(v.tail) != tail {
@@ -69,7 +72,7 @@ func open(s *keyspace.Subject, tail int) (v value, ok bool) {
 	return v, true
 }
 
-// foreign reports a row that the type does not have.
+// foreign reports a row of a kind that the type does not have.
 func (v *value) foreign(k keyspace.Kind, rest []byte) {
 	v.WrongRow(k, rest, "a %s has no such row", v.name)
 }
@@ -88,7 +91,7 @@ var units = map[keyspace.Type]string{
 	keyspace.List: "elements", keyspace.Set: "members", keyspace.ZSet: "members", keyspace.Hash: "fields", keyspace.Stream: "entries",
 }
 
-// member returns the member in the key of a sub row.
+// member returns the member in the key of a sub row, and whether its hash is right.
 func (v *value) member(rest []byte) ([]byte, bool) {
 	if len(rest) < hashSize {
 		v.WrongRow(keyspace.SubRow, rest, "its key has no room for a hash")
@@ -103,7 +106,7 @@ func (v *value) member(rest []byte) ([]byte, bool) {
 	return m, true
 }
 
-// packed says what is wrong with a value in its meta row.
+// packed returns what is wrong with a value that is packed in its meta row.
 func packed(m keyspace.Meta) string {
 	body := m.Body
 	if m.Timed() {
@@ -134,11 +137,11 @@ func packed(m keyspace.Meta) string {
 	case keyspace.ZSet:
 		return packedZSet(buf)
 	}
-	return "" // of a list any entries are right
+	return "" // a list may have any entries
 }
 
-// once says whether an entry comes twice. It looks at one in so many entries, and
-// not at their first bytes.
+// once reports an entry that occurs twice. It compares every each-th entry, without
+// its first skip bytes.
 func once(b pack.Buf, each, skip int) string {
 	seen := make(map[string]bool)
 	i := 0

@@ -47,7 +47,7 @@ func findings(t testing.TB, s *typestest.Store) (list []string) {
 // raw commits rows as they are.
 func raw(t testing.TB, s *typestest.Store, f func(b *engine.Batch)) {
 	t.Helper()
-	view, err := s.Eng.Begin(true)
+	view, err := s.Eng.Begin(engine.ViewOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,6 +234,8 @@ func TestFinds(t *testing.T) {
 		return string(b)
 	}
 	const ref = metaHead + keyspace.RefSize
+	const chanTail = ref + keyspace.FieldTimesSize
+	msg := func(position byte) string { return "\x00\x80\x00\x00\x00\x00\x00\x00" + string([]byte{position}) }
 	meta := func(key string) place { return place{key: key} }
 	sub := func(key, rest string) place { return place{key, keyspace.SubRow, rest} }
 	score := func(key, rest string) place { return place{key, keyspace.ScoreRow, rest} }
@@ -351,6 +353,35 @@ func TestFinds(t *testing.T) {
 		{"a pending entry without a consumer's row", sub("x", "\x05"+be32(1)+be32(1)+sid(1, 1)), nil, []string{`consumer "c" of group 1 of value 305120c0f2000006, slot 16287: it is said to have 2 pending entries, and has 1`, `consumer "c" has no row for it`}},
 		{"a consumer's row that nobody has", sub("x", "\x05"+be32(1)+be32(9)+sid(1, 1)), be(""), []string{`the entry is pending at consumer "c", number 1`}},
 		{"a consumer's row with a value", sub("x", "\x05"+be32(1)+be32(1)+sid(1, 1)), be("x"), []string{"it has a value: 78"}},
+
+		{"a wrong size of a channel", meta("c"), size(3), []string{"it is said to have 3 messages that can be read, and has 2"}},
+		{"a wrong number of ids", meta("c"), at(chanTail+24, be64(4)), []string{"it is said to have 4 ids, and has 3"}},
+		{"wrong bytes of a channel", meta("c"), at(chanTail+32, be64(4)), []string{"it is said to have 4 bytes, and has 12"}},
+		{"a wrong number of subscribers", meta("c"), at(chanTail+80, be32(2)), []string{"it is said to have 2 subscribers, and has 1"}},
+		{"a wrong first message", meta("c"), at(chanTail+8, be64(1)), []string{"message at 1 of value 305120c0f2000007, slot 7365: it is trimmed, and the first message that can be read is said to be 1"}},
+		{"a wrong last message", meta("c"), at(chanTail, be64(2)), []string{"message at 3 of value 305120c0f2000007, slot 7365: it is behind the newest message, which is said to be 2"}},
+		{"a chain that begins too late", meta("c"), at(chanTail+16, be64(2)), []string{"message at 1 of value 305120c0f2000007, slot 7365: it has no score row, and the first without one is said to be 2 or behind"}},
+		{"a sweep that comes too late", meta("c"), at(ref, be64(now+2001)), []string{"something in it dies at 1700000001000, and it is said to be swept at 1700000002001", "expire row", "expire row"}},
+		{"an end of a channel that stays", meta("c"), at(ref+8, be64(now+5000)), []string{"it is said to die at 1700000005000, and should at 0"}},
+		{"an end that is too early", meta("c"), at(chanTail+48, be64(now+5000)), []string{"something in it dies at 1700001841152, and the last is said to die at 1700000005000"}},
+		{"a channel without anything", meta("n"), at(chanTail+56, be64(0)), []string{"it is empty"}},
+		{"no buckets", meta("c"), at(chanTail+84, be32(0)), []string{"it has no buckets"}},
+		{"another number of buckets", meta("c"), at(chanTail+84, be32(2)), []string{"belongs to bucket 1", "belongs to bucket 1"}},
+		{"a body of a channel that is too short", meta("n"), func(v []byte) []byte { return v[:len(v)-1] }, []string{"behind the ref, not 121"}},
+		{"a message that is missing", sub("c", msg(3)), nil, []string{"said to have 2 messages that can be read, and has 1", "said to have 3 ids, and has 2", "bytes", "bucket 0 of ids of value 305120c0f2000007, slot 7365: it names the message at 3, which does not exist"}},
+		{"a message of another id", sub("c", msg(3)), at(19, "9"), []string{"its id is in the bucket 0 times", "it has the hash 2a23b69f for the message at 3"}},
+		{"a message with flags that there are not", sub("c", msg(3)), at(0, "\x04"), []string{"its value begins with 04", "messages", "ids", "bytes"}},
+		{"a message without its time row", score("c", be64(now+1000)+"\x00"+msg(2)[1:]), nil, []string{"message at 2 of value 305120c0f2000007, slot 7365: it has no score row for its time"}},
+		{"a time row without message", score("c", be64(now+1000)+"\x00"+msg(9)[1:]), be(""), []string{"nothing dies at its time"}},
+		{"a bucket of a wrong length", sub("c", "\x01"+be32(0)), be("x"), []string{"it has 1 bytes", "its id is in the bucket 0 times", "its id is in the bucket 0 times", "its id is in the bucket 0 times"}},
+		{"a subscriber that is missing", sub("c", "\x02s"), nil, []string{"said to have 1 subscribers, and has 0", `it names the subscriber "s", which does not exist`}},
+		{"a subscriber beyond the clock", sub("c", "\x02s"), at(0, be64(4)), []string{"it is at 4 of 3"}},
+		{"a subscriber without its time row", score("c", be64(now+1841152)+"\x01\x00\x00"), nil, []string{`subscriber "s" of value 305120c0f2000007, slot 7365: it has no score row for its time`}},
+		{"a subscriber on another page", sub("c", "\x02s"), at(17, "\x01"), []string{"it has no score row for its time", `it names the subscriber "s", which dies at 1700001841152 and is on page 1`}},
+		{"a time row of nobody", score("c", be64(now+1841153)+"\x01\x00\x00"), be(""), []string{"it names nobody"}},
+		{"a time row with half a name", score("c", be64(now+1841152)+"\x01\x00\x00"), be("\x01s\x02t"), []string{"its names end with 0274"}},
+		{"a name that is twice in a time row", score("c", be64(now+1841152)+"\x01\x00\x00"), be("\x01s\x01s"), []string{`it names the subscriber "s" twice`}},
+		{"a row that no channel has", sub("c", "\x03s"), be("x"), []string{"a channel has no such row"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

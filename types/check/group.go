@@ -9,15 +9,15 @@ import (
 
 // The groups of a stream: their consumers, and what is pending.
 
-// ofGroup looks whether there is a group of the number in a row's key. The rows of
-// all groups went by before.
+// ofGroup checks that a group with the number in a row's key exists. The rows of all
+// groups come before.
 func (j *stream) ofGroup(rest []byte) {
 	if number := binary.BigEndian.Uint32(rest[1:]); !j.numbers[number] && len(j.numbers) < manyGroups {
 		j.WrongRow(keyspace.SubRow, rest, "no group has the number %d", number)
 	}
 }
 
-// under opens a walk over the rows whose keys go on like this.
+// under opens an iterator over the sub rows whose keys begin with prefix.
 func (j *stream) under(prefix []byte) *keyspace.RowIter {
 	to := bytes.Clone(prefix)
 	for i := len(to) - 1; i >= 0; i-- {
@@ -73,7 +73,7 @@ func (j *stream) groupRow(rest, v []byte) {
 	}
 }
 
-// consumers looks at the consumers of a group and what they have pending.
+// consumers checks the consumers of a group and their pending entries.
 func (j *stream) consumers(group, next uint32) (n uint32, owned digest, ok bool) {
 	it := j.under(numbered(rowConsumer, group))
 	for it.Next() {
@@ -104,7 +104,7 @@ func (j *stream) consumers(group, next uint32) (n uint32, owned digest, ok bool)
 	return n, owned, it.Close()
 }
 
-// pending looks at the pending entries of a group.
+// pending checks the pending entries of a group.
 func (j *stream) pending(group uint32, top id) (all digest, ok bool) {
 	it := j.under(numbered(rowPending, group))
 	for it.Next() {
@@ -131,8 +131,8 @@ func (j *stream) numberOf(group uint32, name []byte) (number uint32, ok bool) {
 	return binary.BigEndian.Uint32(v), ok
 }
 
-// agree names the rows of a group's pending entries whose consumers have none for
-// them.
+// agree reports the rows of a group's pending entries whose consumer has no row for
+// the entry.
 func (j *stream) agree(group uint32) {
 	it := j.under(numbered(rowPending, group))
 	defer it.Close()
@@ -156,8 +156,8 @@ func (j *stream) agree(group uint32) {
 	}
 }
 
-// disowned names the rows of consumers, of any group, that no row of a pending
-// entry agrees with.
+// disowned reports the consumers' rows, of any group, without a matching row of a
+// pending entry.
 func (j *stream) disowned() {
 	it := j.under([]byte{rowOwned})
 	defer it.Close()

@@ -8,7 +8,7 @@ import (
 	"redoubt/types/pack"
 )
 
-// times gathers the times of death of fields.
+// times collects the times of death of fields.
 type times struct {
 	fields, timed int64
 	first, last   int64
@@ -25,7 +25,7 @@ func (t *times) add(at int64) {
 	t.last = max(t.last, at)
 }
 
-// wrong says what is wrong with what a meta row says of them.
+// wrong returns what is wrong with the times in a meta row.
 func (t *times) wrong(f keyspace.FieldTimes) string {
 	end := int64(0)
 	if t.timed == t.fields {
@@ -76,7 +76,7 @@ func packedHash(m keyspace.Meta, b pack.Buf) string {
 	return t.wrong(f)
 }
 
-// hash judges a hash in rows: a sub row for each field, and for each field with a
+// hash checks a hash in rows: a sub row for each field, and for each field with a
 // time a score row without a value.
 type hash struct {
 	value
@@ -108,7 +108,7 @@ func fieldTime(value []byte) (at int64, ok bool) {
 	return 0, false
 }
 
-// timeRow is how the key of a field's score row ends.
+// timeRow appends the key of a field's score row, without the prefix of the value.
 func timeRow(b []byte, at int64, field []byte) []byte {
 	return append(binary.BigEndian.AppendUint64(b, uint64(at)), field...)
 }
@@ -153,7 +153,7 @@ func (j *hash) End() {
 	}
 }
 
-// compare names the fields and the score rows that do not agree.
+// compare reports the fields and the score rows that do not match.
 func (j *hash) compare() {
 	it := j.Iter(keyspace.SubRow, nil, nil)
 	for it.Next() {
@@ -186,7 +186,7 @@ func (j *hash) compare() {
 	it.Close()
 }
 
-// memberRow is how the key of a member's sub row ends.
+// memberRow is the key of a member's sub row, without the prefix of the value.
 func memberRow(member []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, hashOf(member)), member...)
 }

@@ -7,8 +7,8 @@ import (
 	"redoubt/keyspace"
 )
 
-// list judges a list in rows: a row for each element, named by its index, one
-// after the other from the head on.
+// list checks a list in rows: a row for each element, keyed by its index, without
+// gaps from the head on.
 type list struct {
 	value
 	head, bytes int64
@@ -35,7 +35,7 @@ func (j *list) Row(k keyspace.Kind, rest, value []byte) {
 	}
 	at := int64(binary.BigEndian.Uint64(rest) ^ 1<<63)
 	if at != j.next && !j.wrong {
-		j.wrong = true // it would be said of all that follow
+		j.wrong = true // reported once: all later rows may be shifted
 		j.WrongRow(k, rest, "the next element should be at %d", j.next)
 	}
 	j.next = at + 1
@@ -50,8 +50,8 @@ func (j *list) End() {
 	}
 }
 
-// listpackSize is how many bytes an element takes in Redis's listpack, which is
-// what decides on the form of a list.
+// listpackSize is the size of an element in Redis's listpack, which decides on the
+// form of a list.
 func listpackSize(e []byte) int64 {
 	n := int64(len(e))
 	if v, err := strconv.ParseInt(string(e), 10, 64); n <= 20 && err == nil && strconv.FormatInt(v, 10) == string(e) {
@@ -65,7 +65,7 @@ func listpackSize(e []byte) int64 {
 	default:
 		n += 5
 	}
-	// Behind it stands its length, seven bits in a byte.
+	// The entry is followed by its length, seven bits per byte.
 	switch {
 	case n <= 127:
 		return n + 1

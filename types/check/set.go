@@ -14,7 +14,7 @@ const hashSize = 4
 
 func hashOf(member []byte) uint32 { return uint32(xxhash.Sum64(member) >> 32) }
 
-// integers says what is wrong with a packed set of integers.
+// integers returns what is wrong with a packed set of integers.
 func integers(body []byte) string {
 	switch {
 	case len(body) == 0:
@@ -33,7 +33,7 @@ func integers(body []byte) string {
 	return ""
 }
 
-// set judges a set in rows: a row for each member, without a value.
+// set checks a set in rows: a row for each member, without a value.
 type set struct{ value }
 
 func newSet(s *keyspace.Subject) keyspace.Judge {

@@ -7,6 +7,7 @@ import (
 	"redoubt/internal/typestest"
 	"redoubt/keyspace"
 	"redoubt/types"
+	"redoubt/types/channel"
 	"redoubt/types/hash"
 	"redoubt/types/list"
 	"redoubt/types/set"
@@ -57,9 +58,22 @@ func until(field string, at int64) func(h *hash.Hash) {
 	}
 }
 
+func onChannel(key string, f func(c *channel.Channel)) func(tx *keyspace.Tx) {
+	return func(tx *keyspace.Tx) {
+		c, err := channel.Open(tx, []byte(key), nil)
+		if err != nil {
+			tx.Fail(err)
+			return
+		}
+		f(c)
+		c.Save()
+		c.Release()
+	}
+}
+
 func addToSet(key string, members ...string) func(tx *keyspace.Tx) {
 	return func(tx *keyspace.Tx) {
-		s, err := set.Find(tx, []byte(key), small)
+		s, err := set.Open(tx, []byte(key), small)
 		if err != nil {
 			tx.Fail(err)
 			return
@@ -97,12 +111,12 @@ func manyScores(key string, n int) func(tx *keyspace.Tx) {
 
 func onList(key string, f func(l *list.List)) func(tx *keyspace.Tx) {
 	return func(tx *keyspace.Tx) {
-		l, err := list.Open(tx, []byte(key), small.ListSize)
+		l, err := list.Open(tx, []byte(key), small)
 		if err != nil {
 			tx.Fail(err)
 			return
 		}
-		f(&l)
+		f(l)
 		l.Save()
 	}
 }
@@ -117,12 +131,12 @@ func push(left bool, elements ...string) func(l *list.List) {
 
 func onStream(key string, f func(s *stream.Stream)) func(tx *keyspace.Tx) {
 	return func(tx *keyspace.Tx) {
-		s, err := stream.Open(tx, []byte(key))
+		s, err := stream.Open(tx, []byte(key), small)
 		if err != nil {
 			tx.Fail(err)
 			return
 		}
-		f(&s)
+		f(s)
 		s.Save()
 	}
 }
@@ -130,8 +144,7 @@ func onStream(key string, f func(s *stream.Stream)) func(tx *keyspace.Tx) {
 func entries(from, to uint64) func(s *stream.Stream) {
 	return func(s *stream.Stream) {
 		for seq := from; seq <= to; seq++ {
-			s.Create()
-			if err := s.Add(stream.ID{Ms: 1, Seq: seq}, [][]byte{[]byte("f"), fmt.Append(nil, seq)}, small); err != nil {
+			if err := s.Add(stream.ID{Ms: 1, Seq: seq}, [][]byte{[]byte("f"), fmt.Append(nil, seq)}); err != nil {
 				panic(err) // a test's own mistake
 			}
 		}
@@ -178,7 +191,6 @@ var steps = []step{
 	{name: "a packed list: RPUSH l a 1", run: onList("l", push(false, "a", "1"))},
 	{name: "a list of rows: RPUSH L a b c, LPUSH L 1000", run: onList("L", func(l *list.List) { push(false, "a", "b", "c")(l); push(true, "1000")(l) })},
 	{name: "a stream without entries: XGROUP CREATE e g 0 MKSTREAM", run: onStream("e", func(s *stream.Stream) {
-		s.Create()
 		group("g", func(*stream.Stream, *stream.Group) {})(s)
 	})},
 	{name: "a stream of three entries: XADD x 1-1 f 1 ...", run: onStream("x", entries(1, 3))},
@@ -188,6 +200,21 @@ var steps = []step{
 		g.Ack(stream.ID{Ms: 1, Seq: 3})
 	}))},
 	{name: "an entry is deleted: XDEL x 1-2", run: onStream("x", func(s *stream.Stream) { s.Delete(stream.ID{Ms: 1, Seq: 2}) })},
+	{name: "a channel with a subscriber and three messages: CHSUBSCRIBE c s, CHPUBLISH c m1 one, CHPUBLISH c m2 two EXPIRE 1000, CHPUBLISH c m3 three",
+		run: onChannel("c", func(c *channel.Channel) {
+			c.Subscribe([]byte("s"), c.Last(), 1)
+			c.Publish([]byte("m1"), []byte("one"), 0, 1)
+			c.Publish([]byte("m2"), []byte("two"), 1000, 1)
+			c.Publish([]byte("m3"), []byte("three"), 0, 1)
+		})},
+	{name: "the subscriber acknowledges the first; CHCONFIG c MAXLEN 2", run: onChannel("c", func(c *channel.Channel) {
+		s, _ := c.Subscriber([]byte("s"))
+		c.Ack(&s, 1)
+		c.Configure(channel.Settings{MaxLen: 2}, 1)
+	})},
+	{name: "a channel with settings only: CHCONFIG n EXPIRE 60000", run: onChannel("n", func(c *channel.Channel) {
+		c.Configure(channel.Settings{Expire: 60000}, 1)
+	})},
 }
 
 // populate makes a store with every type.

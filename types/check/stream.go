@@ -8,7 +8,7 @@ import (
 	"redoubt/keyspace"
 )
 
-// The sorts of a stream's rows, and the lengths of what is in them.
+// The kinds of a stream's rows, and the sizes of their parts.
 const (
 	rowEntry    = 0x00
 	rowNode     = 0x01
@@ -25,7 +25,7 @@ const (
 	pendingHead  = 8 + 8
 )
 
-// id is an entry's ID as it is stored: the order of the bytes is that of the IDs.
+// id is an entry's ID as stored: bytes sort as IDs do.
 type id [idSize]byte
 
 func idOf(b []byte) id { return id(b[:idSize]) }
@@ -46,8 +46,8 @@ func nodeOf(first, v []byte) node {
 	return node{idOf(first), idOf(v), binary.BigEndian.Uint32(v[idSize:])}
 }
 
-// stream judges a stream. The rows of nodes are read beside those of entries; the
-// rows of a group's consumers, and of what is pending there, beside the group's.
+// stream checks a stream. A second iterator reads the rows of nodes along with those
+// of entries; others read a group's consumers and pending entries at the group's row.
 type stream struct {
 	value
 	last, first, head id
@@ -57,7 +57,7 @@ type stream struct {
 	headLive          uint32
 	tailNode          node
 
-	entry    id // the last one
+	entry    id // the last one seen
 	nodeIter *keyspace.RowIter
 	began    bool
 	here     *node
@@ -69,11 +69,11 @@ type stream struct {
 
 	numbers      map[uint32]bool // of groups
 	groupRows    uint32
-	differ       bool   // what a group has pending and what its consumers have
-	owns, ownsOf digest // rows of consumers: all, and those of consumers that there are
+	differ       bool   // the pending entries of a group and of its consumers differ
+	owns, ownsOf digest // rows of consumers' entries: all, and those of existing consumers
 }
 
-// manyGroups is of how many groups the numbers are kept.
+// manyGroups is the most group numbers that are kept in memory.
 const manyGroups = 1 << 16
 
 func newStream(s *keyspace.Subject) keyspace.Judge {
@@ -119,7 +119,7 @@ func (j *stream) Row(k keyspace.Kind, rest, value []byte) {
 	}
 }
 
-// pairs says whether the value of an entry's row can be read.
+// pairs reports whether the value of an entry's row can be read.
 func pairs(b []byte) bool {
 	n, head := binary.Uvarint(b)
 	if head <= 0 {
@@ -167,14 +167,14 @@ func (j *stream) begin() {
 	j.advance()
 }
 
-// advance reads the next node: from its row, or the tail behind all rows.
+// advance reads the next node: from its row, or the tail node after all rows.
 func (j *stream) advance() {
 	before := j.next
 	j.next = nil
 	for j.nodeIter.Next() {
 		rest, v := j.nodeIter.Rest(), j.nodeIter.Value()
 		if len(rest) != 1+idSize || len(v) != nodeSize {
-			continue // reported when it goes by
+			continue // Row reports it
 		}
 		j.nodeRows++
 		n := nodeOf(rest[1:], v)
@@ -202,7 +202,7 @@ func (j *stream) enter() {
 	j.advance()
 }
 
-// leave compares the count of a node.
+// leave checks the count of the current node.
 func (j *stream) leave() {
 	if j.here != nil && j.here.live != j.counted {
 		j.Wrong("its node from %v is said to have %d entries, and has %d", j.here.first, j.here.live, j.counted)

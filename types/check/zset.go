@@ -13,7 +13,7 @@ import (
 // scoreSize is the length of a score, in front of the member of an element.
 const scoreSize = 8
 
-// badScore says what is wrong with a score.
+// badScore returns what is wrong with a score.
 func badScore(b []byte) string {
 	bits := binary.BigEndian.Uint64(b)
 	if bits>>63 != 0 {
@@ -50,10 +50,10 @@ func packedZSet(b pack.Buf) string {
 	}
 }
 
-// zset judges a sorted set in rows: a sub row for each member with its score as
+// zset checks a sorted set in rows: a sub row for each member with its score as
 // value, a score row with score and member in its key, and rank rows that count
-// score rows. The rank rows of segments are read beside the score rows, those of
-// groups come at last.
+// score rows. A second iterator reads the rank rows of segments along with the score
+// rows; those of groups come last.
 type zset struct {
 	value
 	members, scores  digest
@@ -61,7 +61,7 @@ type zset struct {
 
 	seg           *keyspace.RowIter
 	open          bool  // seg stands on a segment
-	here, counted int64 // elements in the segment: what its row says, what there are
+	here, counted int64 // elements in the segment: by its row, and as counted
 	bound         []byte
 	next          []byte // the boundary of the next segment, nil if there is none
 	nextCount     int64
@@ -129,7 +129,7 @@ func (j *zset) score(rest, value []byte) {
 // advance reads the next segment's row.
 func (j *zset) advance() {
 	for j.seg.Next() {
-		if value := j.seg.Value(); len(value) == 4 { // others are reported by rank
+		if value := j.seg.Value(); len(value) == 4 { // rank reports the others
 			j.next, j.nextCount = append(j.next[:0:0], j.seg.Rest()[1:]...), int64(binary.BigEndian.Uint32(value))
 			if j.next == nil {
 				j.next = []byte{}
@@ -154,7 +154,7 @@ func (j *zset) enter() {
 	j.advance()
 }
 
-// leave compares the count of a segment.
+// leave checks the count of the current segment.
 func (j *zset) leave() {
 	row := append([]byte{levelSegment}, j.bound...)
 	switch {
@@ -233,7 +233,7 @@ func (j *zset) End() {
 	}
 }
 
-// compare names the members and the score rows that do not agree.
+// compare reports the members and the score rows that do not match.
 func (j *zset) compare() {
 	it := j.Iter(keyspace.SubRow, nil, nil)
 	for it.Next() {

@@ -8,15 +8,15 @@ import (
 const (
 	// earth is the radius of the earth in metres, as Redis has it.
 	earth = 6372797.560856
-	// radian is one degree; a constant of its own, since Go would otherwise
-	// divide the exact pi.
+	// radian is one degree in radians. pi is rounded first, since Go would
+	// otherwise divide the exact pi.
 	radian = float64(math.Pi) / 180
 )
 
 func radians(degrees float64) float64 { return float64(degrees * radian) }
 func degrees(radians float64) float64 { return radians / radian }
 
-// Distance is how many metres two places are apart, by the haversine formula.
+// Distance is the distance of two places in metres, by the haversine formula.
 func Distance(lon1, lat1, lon2, lat2 float64) float64 {
 	return point{lon1, lat1, cos(radians(lat1))}.distance(lon2, lat2)
 }
@@ -44,7 +44,7 @@ func latDistance(lat1, lat2 float64) float64 {
 	return earth * math.Abs(radians(lat2)-radians(lat1))
 }
 
-// Unit is how many metres a unit of length has.
+// Unit is a unit of length, in metres.
 type Unit float64
 
 const (
@@ -54,9 +54,9 @@ const (
 	Mile      Unit = 1609.34
 )
 
-// AppendDistance prints a distance with four digits behind the point, rounded to
-// even as Redis does. What is no number, as the distance between some places that
-// are exactly opposite, is printed as C makes an integer of it.
+// AppendDistance appends a distance with four decimals, rounded to even as Redis
+// does. NaN, the distance between some exactly opposite places, is printed as the
+// integer that C converts it to.
 func AppendDistance(b []byte, d float64) []byte {
 	n := int64(math.MinInt64)
 	if scaled := math.RoundToEven(d * 10000); math.Abs(scaled) < 1<<63 {

@@ -1,11 +1,11 @@
-// Package geo is about places on earth, which Redis keeps as members of sorted
+// Package geo computes with places on earth, which Redis keeps as members of sorted
 // sets: the score of a member is its geohash.
 //
 // A geohash here is 52 bits: 26 that halve the range of latitudes again and
-// again, and 26 for the longitudes, one of each in turn, so that places with the
-// same first bits are in the same box. Hence a box of any size is a range of
-// scores, and a search reads at most nine boxes around its centre and nothing
-// else of the sorted set.
+// again, interleaved with 26 for the longitudes, so that places with the same
+// first bits are in the same box. Hence a box of any size is a range of scores,
+// and a search reads at most nine boxes around its centre and nothing else of the
+// sorted set.
 //
 // Every number that a client can see must have the digits that Redis gives it.
 // So the arithmetic follows the same steps with the same roundings: products
@@ -14,29 +14,29 @@
 // (trig.go).
 package geo
 
-// The ranges of coordinates that can be stored: those of the web's maps, which
-// end before the poles.
+// The ranges of coordinates that can be stored: those of the Web Mercator
+// projection, which ends before the poles.
 const (
 	MinLon, MaxLon = -180.0, 180.0
 	MinLat, MaxLat = -85.05112878, 85.05112878
 )
 
-// steps is how often each range is halved in a stored geohash.
+// steps is the number of times that a stored geohash halves each range.
 const steps = 26
 
-// Valid says whether a place can be stored.
+// Valid reports whether a place can be stored.
 func Valid(lon, lat float64) bool {
 	return lon >= MinLon && lon <= MaxLon && lat >= MinLat && lat <= MaxLat
 }
 
-// Encode returns the score of a place, which is Valid.
+// Encode returns the score of a place, which must be Valid.
 func Encode(lon, lat float64) float64 {
 	return float64(encode(lon, lat, MinLat, MaxLat, steps))
 }
 
-// encode halves the ranges so often, with latitudes from minLat to maxLat. A
-// coordinate at the very end of its range gets one bit more than there should
-// be, as in Redis.
+// encode returns a geohash of step bits per coordinate, with latitudes from minLat
+// to maxLat. A coordinate at the very end of its range overflows by one bit, as in
+// Redis.
 func encode(lon, lat, minLat, maxLat float64, step uint) uint64 {
 	scale := float64(uint64(1) << step)
 	y := (lat - minLat) / (maxLat - minLat)
@@ -44,15 +44,15 @@ func encode(lon, lat, minLat, maxLat float64, step uint) uint64 {
 	return spread(uint32(y*scale)) | spread(uint32(x*scale))<<1
 }
 
-// Decode returns the middle of the box of a score. Any score has one, as any
-// sorted set may be taken for one of places.
+// Decode returns the centre of the box of a score. Every score has one, since any
+// sorted set may be read as places.
 func Decode(score float64) (lon, lat float64) {
 	b := box{toBits(score), steps}.area()
 	lon, lat = (b.minLon+b.maxLon)/2, (b.minLat+b.maxLat)/2
 	return max(MinLon, min(MaxLon, lon)), max(MinLat, min(MaxLat, lat))
 }
 
-// toBits converts a score as x86-64 does in C, also one that is no geohash.
+// toBits converts a score, even one that is no geohash, as C does on x86-64.
 func toBits(score float64) uint64 {
 	const limit = 1 << 63
 	if score >= limit {
@@ -94,9 +94,9 @@ const (
 
 const alphabet = "0123456789bcdefghjkmnpqrstuvwxyz"
 
-// AppendHash appends the geohash of a score as the rest of the world writes it:
-// 11 letters, with latitudes from -90 to 90. There are bits for ten letters and
-// no more, so the last is always 0.
+// AppendHash appends the geohash of a score in the standard notation: 11 letters,
+// with latitudes from -90 to 90. The bits suffice for ten letters, so the last is
+// always 0.
 func AppendHash(b []byte, score float64) []byte {
 	lon, lat := Decode(score)
 	bits := encode(lon, lat, -90, 90, steps)
@@ -106,13 +106,14 @@ func AppendHash(b []byte, score float64) []byte {
 	return append(b, alphabet[0])
 }
 
-// box is what has the same first bits: 2*step of them. The zero box is none.
+// box is the set of geohashes with the same first 2*step bits. The zero box stands
+// for no box.
 type box struct {
 	bits uint64
 	step uint
 }
 
-// area is a box in degrees.
+// area is a rectangle in degrees.
 type area struct{ minLon, maxLon, minLat, maxLat float64 }
 
 func (b box) area() area {
@@ -125,8 +126,8 @@ func (b box) area() area {
 	}
 }
 
-// move returns the box so many boxes further east and north, going around where
-// the ranges end. dx and dy are -1, 0 or 1.
+// move returns the box dx boxes to the east and dy to the north, wrapping around at
+// the ends of the ranges. dx and dy are -1, 0 or 1.
 func (b box) move(dx, dy int) box {
 	all := uint64(1)<<(2*b.step) - 1
 	x, y := b.bits&odds, b.bits&evens
@@ -153,7 +154,7 @@ func (b box) move(dx, dy int) box {
 	return box{x | y, b.step}
 }
 
-// scores are those of all places in the box: from min up to max without max.
+// scores returns the range of scores of the box: min inclusive, max exclusive.
 func (b box) scores() (min, max float64) {
 	shift := 2 * (steps - b.step)
 	return float64(b.bits << shift), float64((b.bits + 1) << shift)

@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// Source visits the members of a sorted set whose scores are from min up to max
-// without max, in their order, until visit says false. Bytes are valid during the
-// call only. It says whether to go on, which visit and the source may deny.
+// Source visits the members of a sorted set with min <= score < max, in order, until
+// visit returns false. Bytes are valid during the call only. Source returns false if
+// visit did, or if the source itself wants the search to end.
 type Source func(min, max float64, visit func(member []byte, score float64) bool) bool
 
 // Order is the order of what a search finds.
@@ -20,16 +20,16 @@ const (
 	Farthest
 )
 
-// Search is what to look for, and how much of it.
+// Search is the query of a search: a shape, an order and a limit.
 type Search struct {
 	Shape
 	Order Order
-	// Count is how many places are wanted, 0 for all: the first ones of the order.
+	// Count is the number of places wanted, the first in the order; 0 for all.
 	Count int64
-	// Any: the first ones that are found will do, sorted among themselves.
+	// Any: any Count places suffice, sorted among themselves.
 	Any bool
-	// Take, if set, accounts for memory that the places take. It says false when the
-	// search is to end.
+	// Take, if set, accounts for the memory of the places. It returns false to end the
+	// search.
 	Take func(bytes int64) bool
 }
 
@@ -41,12 +41,12 @@ type Place struct {
 	Distance float64
 
 	metres float64
-	number int // of those found
+	number int // in the order of finding
 }
 
 // Find returns the places in the shape. Places at the same distance come in the
-// order in which they were found. It holds what it returns and no more: where
-// only some of what is found is wanted, the others are forgotten on the way.
+// order in which they were found. Memory is bounded by the result: places beyond
+// Count are dropped during the search.
 func (s *Search) Find(from Source) []Place {
 	r := results{order: s.Order, keep: math.MaxInt64}
 	if s.Count > 0 && r.order == Unordered && !s.Any {
@@ -87,9 +87,8 @@ func (s *Search) Find(from Source) []Place {
 	return r.places
 }
 
-// results are the places found, as long as there are not more than are kept.
-// Then they are a heap with the last one in order on top, which goes when a
-// better one comes.
+// results are the places found, at most keep of them. Once there are so many, they
+// are a heap with the last one in order on top, which a better one replaces.
 type results struct {
 	order  Order
 	keep   int64
@@ -116,10 +115,10 @@ func (r *results) add(p Place) {
 	}
 }
 
-// placeBytes is about what a place takes in memory besides its member.
+// placeBytes is about the memory of a place besides its member.
 const placeBytes = 128
 
-// own copies a member. Members of a search lie in a few large pieces of memory.
+// own copies a member into one of a few large buffers.
 func (r *results) own(member []byte) []byte {
 	if len(r.chunk)+len(member) > cap(r.chunk) {
 		r.chunk = make([]byte, 0, max(len(member), min(chunkSize, 2*cap(r.chunk)), 256))
@@ -131,7 +130,7 @@ func (r *results) own(member []byte) []byte {
 
 const chunkSize = 64 << 10
 
-// before says whether a comes before b in the reply.
+// before reports whether a comes before b in the reply.
 func (r *results) before(a, b *Place) bool {
 	if a.metres != b.metres {
 		return (a.metres < b.metres) == (r.order == Nearest)

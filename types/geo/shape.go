@@ -2,8 +2,8 @@ package geo
 
 import "math"
 
-// Shape is what a search is within: a circle, or a box whose sides run along
-// meridians and parallels. Lengths are in units.
+// Shape is the area of a search: a circle, or a box whose sides run along meridians
+// and parallels. Lengths are in Unit.
 type Shape struct {
 	Lon, Lat      float64 // the centre
 	Box           bool
@@ -12,13 +12,12 @@ type Shape struct {
 	Unit          Unit
 }
 
-// boxes returns the boxes of geohashes that hold all places of the shape, in the
-// order in which Redis looks at them, which is that of its replies: the one of
-// the centre, then those around it as far as they are needed.
+// boxes returns the boxes of geohashes that cover the shape, in the order in which
+// Redis scans them, which is that of its replies: the box of the centre, then the
+// neighbours that are needed.
 //
-// The size of the boxes is chosen such that the shape reaches into the next box
-// at most. Where it wraps around the earth the same box comes again in a row, and
-// is left out.
+// The boxes are so large that the shape reaches into the next box at most. Where the
+// neighbours wrap around the earth, a box that repeats the previous one is left out.
 func (s *Shape) boxes() []box {
 	bounds := s.bounds()
 	step := s.step()
@@ -40,7 +39,7 @@ func (s *Shape) boxes() []box {
 	return list
 }
 
-// directions are those of the boxes around the centre: east and north.
+// directions are the offsets of the boxes around the centre, to the east and north.
 var directions = [8]struct{ x, y int }{{0, 1}, {0, -1}, {1, 0}, {-1, 0}, {1, 1}, {-1, 1}, {1, -1}, {-1, -1}}
 
 // at returns the box of the centre at a step, and those around it.
@@ -52,8 +51,8 @@ func (s *Shape) at(step uint) (centre box, around [8]box) {
 	return centre, around
 }
 
-// bounds is an area around the shape. Longitudes are those at the side that is
-// nearer to the pole, where they are closest together.
+// bounds is an area around the shape. Its longitudes are computed at the side nearer
+// to the pole, where meridians are closest together.
 func (s *Shape) bounds() area {
 	w, h := s.Radius, s.Radius
 	if s.Box {
@@ -69,10 +68,10 @@ func (s *Shape) bounds() area {
 	return area{minLon: s.Lon - dLon, maxLon: s.Lon + dLon, minLat: s.Lat - dLat, maxLat: s.Lat + dLat}
 }
 
-// mercator is half of the earth's circumference on the web's maps, in metres.
+// mercator is half of the earth's circumference in Web Mercator, in metres.
 const mercator = 20037726.37
 
-// step estimates how small the boxes can be.
+// step estimates the largest step, that is the smallest boxes, that will do.
 func (s *Shape) step() uint {
 	r := s.Radius
 	if s.Box { // up to a corner
@@ -98,16 +97,16 @@ func (s *Shape) step() uint {
 	return uint(max(1, min(steps, step)))
 }
 
-// covers says whether the boxes around this one reach to the bounds. The centre
+// covers reports whether the boxes around this one reach to the bounds. The centre
 // may be near a side of its box.
 func covers(centre box, bounds area) bool {
 	short := centre.move(0, 1).area().maxLat < bounds.maxLat || centre.move(0, -1).area().minLat > bounds.minLat ||
 		centre.move(1, 0).area().maxLon < bounds.maxLon || centre.move(-1, 0).area().minLon > bounds.minLon
-	return !short // also where the bounds are no numbers
+	return !short // true also where the bounds are NaN
 }
 
-// exclude takes out the boxes around the centre's at those sides where its own
-// reaches beyond the bounds.
+// exclude drops the neighbours at the sides where the centre's box reaches beyond
+// the bounds.
 func exclude(around *[8]box, centre, bounds area) {
 	for i, d := range directions {
 		if d.y < 0 && centre.minLat < bounds.minLat || d.y > 0 && centre.maxLat > bounds.maxLat ||
@@ -117,13 +116,13 @@ func exclude(around *[8]box, centre, bounds area) {
 	}
 }
 
-// measure is a shape with what is computed once for it. Lengths are in metres.
+// measure is a shape with precomputed values. Lengths are in metres.
 type measure struct {
 	shape                 *Shape
 	radius, width, height float64
 	centre                point
-	// far is a bound on the squared sine of half the angle between two places,
-	// above which they are clearly farther apart than the radius or half the width.
+	// far is a bound on the squared sine of half the angle between two places: above
+	// far, they are certainly farther apart than the radius or half the width.
 	far float64
 }
 
@@ -134,7 +133,7 @@ func (s *Shape) measure() *measure {
 	if s.Box {
 		reach = m.width / 2
 	}
-	// The margins are a million times the errors of what is compared with it.
+	// The margins are a million times the rounding errors of the values compared.
 	m.far = math.Inf(1)
 	if angle := (reach*(1+1e-9) + 1e-3) / earth / 2; angle < math.Pi/2 {
 		h := math.Sin(angle)
@@ -143,11 +142,11 @@ func (s *Shape) measure() *measure {
 	return m
 }
 
-// within tells the distance of a place from the centre in metres, if the place is
+// within returns the distance of a place from the centre in metres, if the place is
 // in the shape.
 //
-// The exact arithmetic is for what may be in. What is clearly too far is found
-// with Go's own functions, and without an arc sine.
+// Places that are certainly too far are excluded with Go's own functions, without an
+// arc sine; the exact arithmetic is for the others.
 func (m *measure) within(lon, lat float64) (distance float64, ok bool) {
 	s := m.shape
 	across := latDistance(lat, s.Lat)

@@ -5,15 +5,14 @@ import "math"
 // Sine, cosine and arc sine, correctly rounded.
 //
 // Go's functions are off by the last bit now and then. Redis uses those of the C
-// library, which hardly ever are: their error is below 0.55 units in the last
-// place, so that a correctly rounded result is theirs too, but for a case in some
-// thousand, where C libraries differ from each other and from one processor to
-// the next. (It takes STOREDIST to see the last bit; four digits behind the point
-// are what the other commands show.)
+// library, with an error below 0.55 units in the last place: they return the
+// correctly rounded result but for about one case in a thousand, where C libraries
+// differ from each other and between processors. (Only STOREDIST shows the last
+// bit; the other commands print four decimals.)
 //
-// The functions here compute with numbers that are sums of two floats, to about 80
-// bits. They take some times as long as Go's: a search asks them only for what is
-// near enough (shape.go).
+// The functions here use double-double arithmetic (a number is the sum of two
+// floats), to about 80 bits. They take several times as long as Go's: a search
+// calls them only for places that are near enough (shape.go).
 
 // double is hi+lo, where lo is less than half of the last bit of hi.
 type double struct{ hi, lo float64 }
@@ -57,7 +56,7 @@ func (a double) over(n float64) double {
 	return fastSum(q, (a.hi-p.hi-p.lo+a.lo)/n)
 }
 
-// sqrt of a number that is not negative.
+// sqrt is the square root of a, which is not negative.
 func (a double) sqrt() double {
 	if a.hi == 0 {
 		return double{}
@@ -86,11 +85,11 @@ var inverseFactorial = func() (f [terms]double) {
 	return f
 }()
 
-// limit is up to where the functions are exact: more than half a turn.
+// limit is the largest |x| for which sin and cos are exact: more than half a turn.
 const limit = 3.9
 
-// reduce subtracts a multiple of pi/2 from x, |x| <= limit, such that what is left
-// is small, and returns how many there were.
+// reduce subtracts the nearest multiple of pi/2 from x, |x| <= limit, and returns the
+// rest and the multiple modulo 4.
 func reduce(x float64) (r double, quarters int) {
 	k := math.RoundToEven(x / halfPi1)
 	// k has two bits at most, so that these products are exact, and so is the
@@ -115,7 +114,7 @@ func series(from int, square double) double {
 	return s
 }
 
-// turned is the sine of x plus so many quarters of a turn.
+// turned is the sine of x plus quarters of a turn.
 func turned(x float64, quarters int) double {
 	r, k := reduce(x)
 	square := r.times(r).neg()

@@ -2,13 +2,12 @@ package hash
 
 import "redoubt/keyspace"
 
-// purgeStep is how many fields that are past their time a command removes from a
-// large hash before it does its own work: enough that a hash that is written to
-// gets rid of them, few enough not to be noticed.
+// purgeStep is the number of expired fields that a command removes from a large hash
+// before its own work: enough that a hash that is written to gets rid of them, few
+// enough not to be noticed.
 const purgeStep = 32
 
-// expire removes fields that are past their time, up to a limit or so, and
-// returns how many.
+// expire removes about limit expired fields, and returns how many.
 func (h *Hash) expire(limit int) int {
 	if !h.stale() {
 		return 0
@@ -21,10 +20,10 @@ func (h *Hash) expire(limit int) int {
 	return n
 }
 
-// ExpireFields removes fields of a hash that are past their time, up to a limit or
-// so, and returns how many. It is what the sweeper calls for a key of which
-// keyspace.Tx.Expire said that it has such fields; the next time at which some
-// are due is stored with the key. When there may be more, that time has passed.
+// ExpireFields removes about limit expired fields of a hash, and returns how many.
+// The sweeper calls it for a key if keyspace.Tx.Expire reported such fields; the next
+// time at which fields are due is stored with the key, and stays in the past if there
+// may be more.
 func ExpireFields(tx *keyspace.Tx, key []byte, limit int) int {
 	m := tx.Find(key)
 	if !m.Timed() {

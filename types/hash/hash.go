@@ -1,24 +1,24 @@
-// Package hash is the hash type: fields with values, and perhaps with times of
-// death of their own.
+// Package hash is the hash type: fields with values, and optionally with times of
+// death.
 //
 // A hash has one of two forms behind one set of functions:
 //
-//   - packed: fields and values lie in the meta row, in the order in which they
-//     came. It is the form of small hashes; see packed.go.
+//   - packed, for small hashes: fields and values lie in the meta row, in the order
+//     of insertion; see packed.go.
 //   - rows: each field is a sub row, named by package member. Fields with a time
 //     have a second, empty row that is ordered by time; see rows.go.
 //
-// A hash unfolds from the first form to the second past the limits that the
-// directives hash-max-listpack-entries and -value set, or when it gets too large
-// for one row, and never goes back.
+// A hash unfolds from the first form to the second past the limits of the
+// directives hash-max-listpack-entries and -value, or when it gets too large for
+// one row, and never goes back.
 //
-// A field is gone at its time, for everybody, but its bytes may still be there.
-// So the forms know all fields, and a Hash shows those that live. A command that
-// writes begins by removing some of the others, the sweeper removes the rest.
-// When the last field dies the key is dead (keyspace.FieldTimes.End), hence a
-// hash that was found has a field that lives.
+// A field expires for every reader at its time of death, but is removed later. So
+// the forms contain dead fields, and a Hash shows the live ones. A command that
+// writes first removes some dead fields; the sweeper removes the rest. When the
+// last field dies the key is dead (keyspace.FieldTimes.End), hence a hash that was
+// found has a live field.
 //
-// Changes are gathered in the Hash, and stored by Save:
+// Changes are kept in the Hash, and stored by Save:
 //
 //	h, err := hash.Open(tx, key, limits)
 //	... h.Set, h.Delete ...
@@ -35,8 +35,8 @@ import (
 	"redoubt/types/pack"
 )
 
-// Hash is a hash as one execution sees it. A missing key is an empty hash. It
-// must not be used after Save, but for Release.
+// Hash is a hash as one execution sees it. A missing key is an empty hash. After
+// Save, only Release may be called.
 type Hash struct {
 	tx     *keyspace.Tx
 	key    []byte
@@ -46,10 +46,11 @@ type Hash struct {
 	packed packed
 	rows   rows
 	dirty  bool
+	fresh  bool   // made by Create: replaces the key's value
 	body   []byte // scratch
 }
 
-// Entry is what a field has.
+// Entry is the value and the time of death of a field.
 type Entry struct {
 	// Value stays valid until the hash is changed or released.
 	Value []byte
@@ -57,11 +58,10 @@ type Entry struct {
 	At int64
 
 	found    bool
-	from, to int // where the packed form has it
+	from, to int // the field's bytes in the packed form
 }
 
-// form is one of the two forms. It holds all fields, those that are past their
-// time too.
+// form is one of the two forms. Its fields include dead ones.
 type form interface {
 	// size is the number of fields.
 	size() int64
@@ -69,35 +69,34 @@ type form interface {
 	next() int64
 	// find finds a field.
 	find(field []byte) Entry
-	// put gives a field a value and a time; was is what find has just said.
+	// put sets the value and the time of a field; was is what find returned.
 	put(field, value []byte, at int64, was Entry)
-	// remove removes a field that find has just found.
+	// remove removes a field; was is what find returned.
 	remove(field []byte, was Entry)
 	// due counts the fields that are past their time.
 	due(now int64) int64
-	// purge removes fields that are past their time, not many more than a limit,
-	// and returns how many.
+	// purge removes about limit dead fields, and returns how many.
 	purge(now int64, limit int) int
-	// each visits the fields until visit says false.
+	// each visits the fields until visit returns false.
 	each(visit func(field []byte, e Entry) bool)
-	// scan visits about so many fields from a cursor on and returns the next one.
+	// scan visits about count fields from a cursor on and returns the next cursor.
 	scan(cursor uint64, count int, visit func(field []byte, e Entry)) uint64
-	// draw visits so many live fields, each time any of them.
+	// draw visits count random live fields, with repetition.
 	draw(now, count int64, rng *rand.Rand, visit func(field []byte, e Entry) bool)
-	// sample visits so many different live fields, or all if there are no more.
+	// sample visits count different live fields, or all if there are no more.
 	sample(now, count int64, rng *rand.Rand, visit func(field []byte, e Entry))
-	// save returns what the meta row has to say; the body may use the buffer. It
-	// says false if that has not changed.
+	// save returns the meta row, whose body may use the buffer, and whether the
+	// meta row has changed.
 	save(buf []byte) (m keyspace.Meta, changed bool)
 }
 
 var idle = sync.Pool{New: func() any { return new(Hash) }}
 
-// Read looks a hash up for reading: it counts as a hit or a miss.
+// Read opens the hash at a key for reading: the lookup counts as a hit or a miss.
 func Read(tx *keyspace.Tx, key []byte) (*Hash, error) { return Of(tx, key, tx.Read(key)) }
 
-// Open looks a hash up that is about to be changed, and removes fields that are
-// past their time.
+// Open opens the hash at a key that is about to be changed, and removes some dead
+// fields.
 func Open(tx *keyspace.Tx, key []byte, limits *types.Limits) (*Hash, error) {
 	h, err := Of(tx, key, tx.Find(key))
 	if err != nil {
@@ -108,13 +107,13 @@ func Open(tx *keyspace.Tx, key []byte, limits *types.Limits) (*Hash, error) {
 	return h, nil
 }
 
-// Of makes a Hash for reading of what Find returned.
+// Of returns a Hash for reading, from the meta row that Find or Read returned.
 func Of(tx *keyspace.Tx, key []byte, m keyspace.Meta) (*Hash, error) {
 	if m.Type != keyspace.Hash && m.Exists() {
 		return nil, types.ErrWrongType
 	}
 	h := idle.Get().(*Hash)
-	h.tx, h.key, h.old, h.dirty = tx, key, m, false
+	h.tx, h.key, h.old, h.dirty, h.fresh = tx, key, m, false, false
 	if m.External() {
 		h.rows.open(tx, m)
 		h.form = &h.rows
@@ -125,7 +124,16 @@ func Of(tx *keyspace.Tx, key []byte, m keyspace.Meta) (*Hash, error) {
 	return h, nil
 }
 
-// Release ends the use of the hash and of the bytes that it returned.
+// Create returns an empty hash. Save replaces the key's value with it, of whatever type,
+// without an expiry.
+func Create(tx *keyspace.Tx, key []byte, limits *types.Limits) *Hash {
+	h, _ := Of(tx, key, keyspace.Meta{}) // no key, no wrong type
+	h.old, h.limits, h.dirty, h.fresh = tx.Find(key), limits, true, true
+	return h
+}
+
+// Release ends the use of the hash and of the bytes that it returned. Calling it is
+// optional: frequent commands do, to avoid garbage.
 func (h *Hash) Release() {
 	h.tx, h.key, h.old, h.limits, h.form = nil, nil, keyspace.Meta{}, nil, nil
 	h.packed.release()
@@ -136,23 +144,23 @@ func (h *Hash) Release() {
 	idle.Put(h)
 }
 
-// maxScratch is how large a buffer may be that a hash keeps for the next one.
+// maxScratch is the largest buffer that a hash keeps for the next one.
 const maxScratch = 2 * pack.MaxHashBytes
 
-// Exists says whether there was such a key.
+// Exists reports whether the key was there when it was opened.
 func (h *Hash) Exists() bool { return h.old.Exists() }
 
-// lives says whether a field with that time of death lives.
+// lives reports whether a field with that time of death lives.
 func (h *Hash) lives(at int64) bool { return at == 0 || at > h.tx.Now }
 
-// stale says whether there may be fields that are past their time.
+// stale reports whether there may be fields that are past their time.
 func (h *Hash) stale() bool {
 	next := h.form.next()
 	return next != 0 && next <= h.tx.Now
 }
 
-// Len is the number of fields. Counting those that have died since they were
-// last removed may be work: see Tx.Heavy.
+// Len is the number of live fields. Dead fields that are not removed yet must be counted,
+// which may be work: see Tx.Heavy.
 func (h *Hash) Len() int64 {
 	n := h.form.size()
 	if h.stale() {
@@ -161,15 +169,15 @@ func (h *Hash) Len() int64 {
 	return n
 }
 
-// Large says about how many bytes all fields are, in the terms of Tx.Heavy.
-func (h *Hash) Large() int64 {
-	if h.old.External() {
+// Weight is the cost of a walk over the hash, in the unit of keyspace.Tx.Heavy.
+func (h *Hash) Weight() int64 {
+	if h.form == &h.rows {
 		return h.form.size() * rowWork
 	}
-	return int64(len(h.old.Body))
+	return int64(len(h.packed.buf))
 }
 
-// Get finds a field.
+// Get returns a live field.
 func (h *Hash) Get(field []byte) (Entry, bool) {
 	e := h.form.find(field)
 	if !e.found || !h.lives(e.At) {
@@ -178,17 +186,17 @@ func (h *Hash) Get(field []byte) (Entry, bool) {
 	return e, true
 }
 
-// Ahead tells that these fields are about to be looked at, where that is worth while.
+// Ahead prefetches the rows of fields that are about to be read, where that is worth while.
 func (h *Hash) Ahead(fields [][]byte) { h.ahead(fields, 1) }
 
 func (h *Hash) ahead(fields [][]byte, step int) {
-	if len(fields) > step && h.old.External() {
+	if len(fields) > step && h.old.External() && !h.fresh {
 		h.rows.Ahead(fields, step)
 	}
 }
 
-// Expect makes room for fields and values, given in turn: what they make unfold
-// is unfolded first.
+// Expect prepares the hash for pairs, fields and values that are about to be set: it
+// unfolds a packed hash that they would make unfold, or prefetches their rows.
 func (h *Hash) Expect(pairs [][]byte) {
 	if h.form != &h.packed {
 		h.ahead(pairs, 2)
@@ -206,7 +214,7 @@ func (h *Hash) Expect(pairs [][]byte) {
 	}
 }
 
-// Set gives a field a value and a time of death (0: none), and says whether the
+// Set gives a field a value and a time of death (0: none), and reports whether the
 // field is new.
 func (h *Hash) Set(field, value []byte, at int64) (created bool) {
 	was := h.form.find(field)
@@ -214,11 +222,11 @@ func (h *Hash) Set(field, value []byte, at int64) (created bool) {
 	return !was.found || !h.lives(was.At)
 }
 
-// Replace gives a field, which Get has just found or not, another value. It
-// keeps its time.
+// Replace sets the value of a field and keeps its time of death. was is what Get
+// returned.
 func (h *Hash) Replace(field, value []byte, was Entry) {
 	if !was.found {
-		was = h.form.find(field) // it may be there, and be dead
+		was = h.form.find(field) // the field may be stored but dead
 		h.put(field, value, 0, was)
 		return
 	}
@@ -254,8 +262,8 @@ func (h *Hash) put(field, value []byte, at int64, was Entry) {
 	h.form.put(field, value, at, was)
 }
 
-// tooLarge says whether a packed hash cannot take a value of a field. The limits
-// may have been changed since it was packed.
+// tooLarge reports whether a packed hash has no room for a field and value. The limits
+// may have changed since the hash was packed.
 func (h *Hash) tooLarge(field, value []byte, at int64, was Entry) bool {
 	p, size := &h.packed, h.packed.size()
 	if !was.found {
@@ -265,7 +273,7 @@ func (h *Hash) tooLarge(field, value []byte, at int64, was Entry) bool {
 		size > h.limits.HashEntries || p.grown(field, value, at, was) > pack.MaxHashBytes
 }
 
-// unfold makes rows of the packed fields.
+// unfold moves the packed fields to rows.
 func (h *Hash) unfold() {
 	h.dirty = true
 	h.rows.start(h.tx, h.tx.NewRef(h.key, 0))
@@ -276,7 +284,7 @@ func (h *Hash) unfold() {
 	h.form = &h.rows
 }
 
-// Delete removes a field, and says whether there was one.
+// Delete removes a field, and reports whether there was one.
 func (h *Hash) Delete(field []byte) bool {
 	e, ok := h.Get(field)
 	if ok {
@@ -291,7 +299,7 @@ func (h *Hash) Remove(field []byte, was Entry) {
 	h.form.remove(field, was)
 }
 
-// Each visits the fields until visit says false. Bytes are valid during the call
+// Each visits the live fields until visit returns false. Bytes are valid during the call
 // only, and visit must not write.
 func (h *Hash) Each(visit func(field []byte, e Entry) bool) {
 	if !h.stale() {
@@ -311,7 +319,7 @@ func (h *Hash) Scan(cursor uint64, count int, visit func(field []byte, e Entry))
 	})
 }
 
-// Draw visits count fields, each time any of them, until visit says false. Bytes
+// Draw visits count random fields, with repetition, until visit returns false. Bytes
 // are valid during the call only, and visit must not write.
 func (h *Hash) Draw(count int64, rng *rand.Rand, visit func(field []byte, e Entry) bool) {
 	if h.Exists() {
@@ -328,8 +336,8 @@ func (h *Hash) Sample(count int64, rng *rand.Rand, visit func(field []byte, e En
 	}
 }
 
-// Save stores the changes. It says true when no field was left, so that there is
-// no such key any more. The key's own expiry stays.
+// Save stores the changes. The key keeps its expiry, unless Create made the hash; a key
+// without live fields is removed, and Save reports that.
 func (h *Hash) Save() (gone bool) {
 	if !h.dirty || h.tx.Err() != nil {
 		return false
@@ -338,8 +346,10 @@ func (h *Hash) Save() (gone bool) {
 	if m.Encoding != keyspace.Packed { // which needs no buffer
 		h.body = m.Body[:0]
 	}
-	m.Expire = h.old.Expire
-	if h.form.size() == 0 || h.old.Exists() && h.dead(m) {
+	if !h.fresh {
+		m.Expire = h.old.Expire
+	}
+	if h.form.size() == 0 || h.old.Exists() && !h.fresh && h.dead(m) {
 		if h.old.Exists() {
 			h.tx.Remove(h.key, h.old)
 		}
@@ -351,8 +361,8 @@ func (h *Hash) Save() (gone bool) {
 	return false
 }
 
-// dead says whether only fields are left that are past their time. (Those of a
-// hash that has just unfolded live: its others were removed.)
+// dead reports whether only dead fields are left. (The fields of a hash that has just
+// unfolded are live: its dead ones were removed.)
 func (h *Hash) dead(m keyspace.Meta) bool {
 	end := m.FieldTimes().End
 	return end != 0 && end <= h.tx.Now

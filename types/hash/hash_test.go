@@ -137,7 +137,7 @@ func TestSweep(t *testing.T) {
 		steps := 0
 		sweep := func() (left int) {
 			for group := range keyspace.Groups {
-				view, err := s.Eng.Begin(true)
+				view, err := s.Eng.Begin(engine.ViewOptions{})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -327,8 +327,8 @@ type counting struct {
 	rows int
 }
 
-func (c *counting) Begin(wait bool) (engine.View, error) {
-	v, err := c.Engine.Begin(wait)
+func (c *counting) Begin(o engine.ViewOptions) (engine.View, error) {
+	v, err := c.Engine.Begin(o)
 	return &countingView{v, c}, err
 }
 
@@ -344,6 +344,10 @@ func (v *countingView) Get(key, dst []byte) ([]byte, bool, error) {
 
 func (v *countingView) Iter(lo, hi []byte, reverse bool) engine.Iterator {
 	return &countingIter{v.View.Iter(lo, hi, reverse), v.c}
+}
+
+func (v *countingView) Edge(lo, hi []byte, reverse bool, b []byte) ([]byte, int, bool, error) {
+	return engine.EdgeByIter(v, lo, hi, reverse, b)
 }
 
 type countingIter struct {

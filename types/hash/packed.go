@@ -9,16 +9,16 @@ import (
 	"redoubt/types/pack"
 )
 
-// packed is the form of small hashes, in the body of the meta row. Packed is a
-// pack.Buf with the entries
+// packed is the form of small hashes, in the body of the meta row. Encoding Packed is
+// a pack.Buf with the entries
 //
 //	field value field value ...
 //
-// and PackedTimed, once a field has got a time, keyspace.FieldTimes and then
+// and PackedTimed, used once a field has a time, is keyspace.FieldTimes and then
 //
 //	field value time field value time ...
 //
-// where a time is 8 bytes, or none for a field that has no time.
+// where a time is 8 bytes, or empty for a field without one.
 type packed struct {
 	tx    *keyspace.Tx
 	buf   pack.Buf
@@ -46,7 +46,7 @@ func (p *packed) release() {
 	p.tx, p.buf, p.mine = nil, nil, false
 }
 
-// edit makes buf one that may be changed.
+// edit makes buf a copy that may be changed.
 func (p *packed) edit() {
 	if !p.mine {
 		p.own = append(p.own[:0], p.buf...)
@@ -54,7 +54,7 @@ func (p *packed) edit() {
 	}
 }
 
-// perField is how many entries a field has.
+// perField is the number of entries of a field.
 func (p *packed) perField() int {
 	if p.timed {
 		return 3
@@ -65,7 +65,7 @@ func (p *packed) perField() int {
 func (p *packed) size() int64 { return int64(p.buf.Len() / p.perField()) }
 func (p *packed) next() int64 { return p.first }
 
-// at reads the field at an offset. It says false at the end.
+// at reads the field at an offset. It reports false at the end.
 func (p *packed) at(off int) (field []byte, e Entry, ok bool) {
 	e.from = off
 	if field, off, ok = p.buf.At(off); !ok {
@@ -87,7 +87,7 @@ func (p *packed) at(off int) (field []byte, e Entry, ok bool) {
 	return field, e, true
 }
 
-// bad fails the execution unless an offset is the end of the fields.
+// bad fails the execution unless an offset is the end of the fields, and returns false.
 func (p *packed) bad(off int) bool {
 	if off < len(p.buf) {
 		p.tx.Fail(corrupt("packed fields from byte %d on", off))
@@ -95,8 +95,8 @@ func (p *packed) bad(off int) bool {
 	return false
 }
 
-// find steps over the entries by itself: it is what most commands spend their
-// time on.
+// find walks over the raw entries instead of calling at: most commands spend their
+// time here.
 func (p *packed) find(field []byte) Entry {
 	b, off, others := p.buf, p.buf.First(), p.perField()-1
 	for off < len(b) {
@@ -104,7 +104,7 @@ func (p *packed) find(field []byte) Entry {
 		if n >= 0x80 {
 			n, from = longEntry(b, off)
 		}
-		// Names often have the same beginning, so the end is looked at first.
+		// Names often share a prefix, so the last byte is compared first.
 		if n == len(field) && from+n <= len(b) && (n == 0 || b[from+n-1] == field[n-1]) && bytes.Equal(b[from:from+n], field) {
 			_, e, _ := p.at(off)
 			return e
@@ -129,8 +129,8 @@ func (p *packed) find(field []byte) Entry {
 	return Entry{}
 }
 
-// longEntry returns the length of an entry that is not short, and where it begins.
-// If it is wrong, the entry ends behind the end.
+// longEntry returns the length and the start of an entry with a length of several
+// bytes. A malformed entry is reported to end past the end of b.
 func longEntry(b []byte, off int) (n, from int) {
 	u, size := binary.Uvarint(b[off:])
 	if size <= 0 || u > uint64(len(b)) {
@@ -139,7 +139,7 @@ func longEntry(b []byte, off int) (n, from int) {
 	return int(u), off + size
 }
 
-// grown is how long the body is once a field was put.
+// grown is at least the length of the body after put of the field.
 func (p *packed) grown(field, value []byte, at int64, was Entry) int {
 	n := len(p.buf) - (was.to - was.from) + pack.Size(field) + pack.Size(value) + 1
 	if at != 0 {
@@ -168,7 +168,7 @@ func (p *packed) put(field, value []byte, at int64, was Entry) {
 	p.buf = p.buf.Splice(was.from, was.to, p.count(was), field, value, timeBytes(&t, at))
 }
 
-// count is of how many entries a field consisted.
+// count is the number of entries that was has.
 func (p *packed) count(was Entry) int {
 	if was.found {
 		return p.perField()
@@ -184,7 +184,7 @@ func timeBytes(b *[8]byte, at int64) []byte {
 	return b[:]
 }
 
-// makeTimed gives every field room for a time.
+// makeTimed adds an empty time to every field.
 func (p *packed) makeTimed() {
 	old := *p
 	p.buf, p.mine, p.timed = make(pack.Buf, 0, len(old.buf)+old.buf.Len()/2+64), true, true
@@ -209,7 +209,7 @@ func (p *packed) due(now int64) (n int64) {
 	return n
 }
 
-// purge removes all of them: there are few.
+// purge removes all dead fields: there are few.
 func (p *packed) purge(now int64, _ int) (n int) {
 	for off := p.buf.First(); ; {
 		_, e, ok := p.at(off)
@@ -265,8 +265,8 @@ func (p *packed) draw(now, count int64, rng *rand.Rand, visit func(field []byte,
 	}
 }
 
-// sample goes through the fields in their order: of those that are left each is
-// taken with the chance that makes the number come out right.
+// sample is selection sampling: it visits each field in order with the probability
+// (fields still wanted) / (fields left).
 func (p *packed) sample(now, count int64, rng *rand.Rand, visit func(field []byte, e Entry)) {
 	list := p.living(now)
 	for i, off := range list {

@@ -11,26 +11,25 @@ import (
 	"redoubt/types/pack"
 )
 
-// rows is the form of large hashes. Of each field there is a sub row
+// rows is the form of large hashes. Each field has a sub row
 //
 //	home:2 02 id:8 hash:4 field -> 00 value
 //	home:2 02 id:8 hash:4 field -> 01 time:8 value
 //
-// and of a field with a time also a score row, so that the fields that die next
-// and last are found at once, and those that are due without the others:
+// and a field with a time also has a score row, an index by time, to find the first
+// and the last death, and the fields that are due:
 //
 //	home:2 03 id:8 time:8 field -> nothing
 //
-// The body of the meta row is a keyspace.Ref, behind which RowsTimed has
+// The body of the meta row is a keyspace.Ref, followed in RowsTimed by
 // keyspace.FieldTimes and the number of fields with a time, as 8 bytes.
 //
-// FieldTimes.Next may be too early: when the field that dies first gets another
-// time or goes, it is not worth while to look for the one that dies next. Who
-// finds that nothing is due corrects it. FieldTimes.End must be right, since a
-// key is dead at that time.
+// FieldTimes.Next may be too early: when the first field to die gets another time
+// or is removed, it is not worth while to look for the next. purge corrects Next.
+// FieldTimes.End must be exact, since the key is dead at that time.
 type rows struct {
 	member.Rows
-	times    keyspace.FieldTimes // End: 0 or the latest time, even if there are fields without one
+	times    keyspace.FieldTimes // End: the latest time, also with fields without one; 0 if unknown
 	volatile int64               // fields with a time
 	changed  bool                // the meta row is to be written
 	key, val []byte              // scratch
@@ -43,7 +42,7 @@ const (
 	knownFlag = flagTime
 )
 
-// rowWork is what looking at a row weighs, in the terms of Tx.Heavy.
+// rowWork is the cost of reading a row, in the unit of Tx.Heavy.
 const rowWork = 64
 
 const volatileAt = keyspace.RefSize + keyspace.FieldTimesSize
@@ -128,7 +127,7 @@ func (r *rows) remove(field []byte, was Entry) {
 	r.retime(field, was.At, 0)
 }
 
-// retime keeps the rows by time, and what the meta row says of times.
+// retime updates the score rows and the times of the meta row for a changed time.
 func (r *rows) retime(field []byte, from, to int64) {
 	if from == to {
 		return
@@ -160,7 +159,7 @@ func (r *rows) timeKey(at int64, field []byte) []byte {
 	return append(r.key, field...)
 }
 
-// timeOf reads the time and the field in the key of a row by time.
+// timeOf reads the time and the field in the key of a score row.
 func (r *rows) timeOf(key []byte) (at int64, field []byte) {
 	rest := key[keyspace.RowKeyHead:]
 	if len(rest) < 8 {
@@ -170,7 +169,7 @@ func (r *rows) timeOf(key []byte) (at int64, field []byte) {
 	return int64(binary.BigEndian.Uint64(rest)), rest[8:]
 }
 
-// due counts the rows by time that are past it.
+// due counts the score rows whose time has passed.
 func (r *rows) due(now int64) (n int64) {
 	it := r.Tx.IterKind(r.Ref, keyspace.ScoreRow, nil, binary.BigEndian.AppendUint64(nil, uint64(now)+1), false)
 	defer r.Tx.CloseRows(it)
@@ -195,7 +194,7 @@ func (r *rows) purge(now int64, limit int) (n int) {
 			next = at
 			break
 		}
-		// A batch must not change under an iterator.
+		// Rows must not change under an open iterator.
 		r.page = pack.AppendEntry(r.page, it.Key())
 		n++
 	}
@@ -230,8 +229,7 @@ func (r *rows) scan(cursor uint64, count int, visit func(field []byte, e Entry))
 	})
 }
 
-// living returns what says whether a field's row is that of a live field; nil if
-// all are.
+// living returns a function that reports whether a field's row is live; nil if all are.
 func (r *rows) living(now int64) func(row []byte) bool {
 	if r.times.Next == 0 || r.times.Next > now {
 		return nil

@@ -3,18 +3,18 @@
 //
 //	HYLL encoding:1 zeros:3 cardinality:8 registers
 //
-// The cardinality, little endian, is the estimate that was made last; its highest
-// bit says that it is out of date. There are 16384 registers of 6 bits:
+// The cardinality, little endian, is a cache of the last estimate; its highest bit
+// marks it as out of date. There are 16384 registers of 6 bits:
 //
-//   - dense (0): all of them one after the other, each byte filled from its lowest
+//   - dense (0): all registers one after the other, each byte filled from its lowest
 //     bit on: 12288 bytes;
 //   - sparse (1): runs of equal registers, see sparse.go.
 //
 // An element is hashed to 64 bits. 14 of them choose a register, which keeps the
-// longest run of zeros seen at the start of the others, plus one. The standard
+// longest run of zeros seen at the start of the other 50, plus one. The standard
 // error of an estimate is 1.04/sqrt(16384), 0.81 %.
 //
-// The functions work on bytes; value.go keeps them in a key.
+// The functions here work on bytes; value.go stores them at a key.
 package hll
 
 import (
@@ -27,11 +27,11 @@ import (
 var (
 	// ErrNotHLL: the string is no HyperLogLog.
 	ErrNotHLL = errors.New("not a HyperLogLog")
-	// ErrCorrupt: the string begins like one, but its runs make no sense.
+	// ErrCorrupt: the string has the head of a HyperLogLog, but malformed runs.
 	ErrCorrupt = errors.New("corrupted HyperLogLog")
 )
 
-// HeadSize is the length of what comes before the registers.
+// HeadSize is the length of the head, before the registers.
 const HeadSize = 16
 
 const (
@@ -51,7 +51,7 @@ const (
 	stale = 0x80 // in the last byte of the cardinality
 )
 
-// Check says whether the string is a HyperLogLog, as far as its head tells.
+// Check returns ErrNotHLL unless the string has the head of a HyperLogLog.
 func Check(b []byte) error {
 	if len(b) < headSize || string(b[:4]) != magic || b[4] > sparse || b[4] == dense && len(b) != denseSize {
 		return ErrNotHLL
@@ -67,22 +67,22 @@ func New() []byte {
 	return appendZeros(b, registers)
 }
 
-// Dense says which of the two encodings is used.
+// Dense reports whether the encoding is dense.
 func Dense(b []byte) bool { return b[4] == dense }
 
-// Cached is the cardinality that was kept, if it is up to date.
+// Cached returns the cached cardinality, and whether it is up to date.
 func Cached(b []byte) (n uint64, ok bool) {
 	return binary.LittleEndian.Uint64(b[8:]), b[15]&stale == 0
 }
 
-// Keep keeps a cardinality.
+// Keep caches a cardinality.
 func Keep(b []byte, n uint64) { binary.LittleEndian.PutUint64(b[8:], n) }
 
-// Outdate says that the cardinality is no longer right.
+// Outdate marks the cached cardinality as out of date.
 func Outdate(b []byte) { b[15] |= stale }
 
-// Add adds an element and says whether a register changed. The result may share
-// its bytes with b, which is the caller's to change. A sparse one that would be
+// Add adds an element and reports whether a register changed. The result may share
+// its bytes with b, which the caller must own. A sparse HyperLogLog that would be
 // longer than limit becomes dense.
 func Add(b, element []byte, limit int64) (_ []byte, changed bool, err error) {
 	index, rank := place(element)
@@ -92,11 +92,11 @@ func Add(b, element []byte, limit int64) (_ []byte, changed bool, err error) {
 	return sparseRaise(b, index, rank, limit)
 }
 
-// place returns the register of an element, and what the register must be at
-// least.
+// place returns the register of an element, and the least value that the register
+// must have.
 func place(element []byte) (index int, rank byte) {
 	h := murmur(element, seed)
-	// The bit behind the last one ends every run of zeros.
+	// The bit above the highest one ends every run of zeros.
 	return int(h & (registers - 1)), byte(bits.TrailingZeros64(h>>indexBits|1<<rankBits) + 1)
 }
 
@@ -121,7 +121,7 @@ func murmur(b []byte, seed uint64) uint64 {
 	return h ^ h>>shift
 }
 
-// register reads a register of a dense one.
+// register reads a register of a dense HyperLogLog.
 func register(b []byte, index int) byte {
 	at, shift := headSize+index*width/8, uint(index*width%8)
 	v := uint16(b[at])
@@ -131,7 +131,7 @@ func register(b []byte, index int) byte {
 	return byte(v>>shift) & (1<<width - 1)
 }
 
-// setRegister writes a register of a dense one.
+// setRegister writes a register of a dense HyperLogLog.
 func setRegister(b []byte, index int, value byte) {
 	at, shift := headSize+index*width/8, uint(index*width%8)
 	mask, v := uint16(1<<width-1)<<shift, uint16(value)<<shift
@@ -147,7 +147,7 @@ func four(b []byte) (w, x, y, z byte) {
 	return byte(v & 63), byte(v >> 6 & 63), byte(v >> 12 & 63), byte(v >> 18 & 63)
 }
 
-// raise makes a register of a dense one at least rank.
+// raise makes a register of a dense HyperLogLog at least rank, and reports a change.
 func raise(b []byte, index int, rank byte) bool {
 	if register(b, index) >= rank {
 		return false
@@ -156,7 +156,7 @@ func raise(b []byte, index int, rank byte) bool {
 	return true
 }
 
-// Registers are the registers of one or several, unpacked.
+// Registers are unpacked registers, of one HyperLogLog or the union of several.
 type Registers [registers]byte
 
 // Merge raises the registers to those of b.
@@ -206,8 +206,8 @@ type histogram [1 << width]int
 
 // estimate is the improved estimator of Otmar Ertl, "New cardinality estimation
 // algorithms for HyperLogLog sketches", arXiv:1702.01284, algorithm 6. The
-// conversions keep processors from joining a product and a sum, which would give
-// other digits than elsewhere.
+// conversions keep the compiler from fusing a product and a sum, whose result would
+// differ between processors.
 func (h *histogram) estimate() uint64 {
 	const m = float64(registers)
 	z := m * tau((m-float64(h[maxRank]))/m)

@@ -114,18 +114,24 @@ func many(t *testing.T, name string, n int) []byte {
 	return h
 }
 
-// The error stays within what it is said to be, in the mean of several runs.
+// The standard error of large counts is at most 1.04/sqrt(registers), 0.81 %. In
+// units of it the squared errors of several series add up to a chi-squared
+// variable. A sum that chance gives less than once in ten million fails the test,
+// so that the three counts together fail it by chance less than once in three
+// million runs.
 func TestError(t *testing.T) {
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 1))
-	for _, n := range []int{10, 1000, 20_000, 60_000} {
-		squares, runs := 0.0, 20
-		if race.Enabled {
-			runs = 3
-		}
-		for range runs {
+	series := 40
+	if race.Enabled {
+		series = 4
+	}
+	standard := 1.04 / math.Sqrt(registers)
+	for _, n := range []int{1000, 20_000, 60_000} {
+		squares := 0.0
+		for range series {
 			h := New()
 			base := rng.Uint64()
 			for i := range n {
@@ -135,14 +141,54 @@ func TestError(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			off := (float64(got) - float64(n)) / float64(n)
+			off := (float64(got) - float64(n)) / float64(n) / standard
 			squares += off * off
 		}
-		// The deviation of so many runs is itself near the true one, nearly always.
-		if deviation := math.Sqrt(squares / float64(runs)); deviation > (1+3/math.Sqrt(float64(runs)))*0.0081 {
-			t.Errorf("%d elements: the deviation is %.2f %%", n, 100*deviation)
+		if chance := exceeds(squares, series); chance < 1e-7 {
+			t.Errorf("%d elements: the deviation is %.2f %%, which happens by chance once in %.2g runs", n, 100*standard*math.Sqrt(squares/float64(series)), 1/chance)
 		}
 	}
+}
+
+// exceeds returns the probability that a chi-squared variable with an even number
+// of degrees of freedom exceeds x.
+func exceeds(x float64, degrees int) float64 {
+	term, sum := 1.0, 0.0
+	for i := range degrees / 2 {
+		if i > 0 {
+			term *= x / 2 / float64(i)
+		}
+		sum += term
+	}
+	return math.Exp(-x/2) * sum
+}
+
+// Small counts are exact but for elements that share a register: the count is that
+// of linear counting, m ln(m/(m-k)) for k registers of m that are not 0.
+func TestSmallCounts(t *testing.T) {
+	t.Parallel()
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 1))
+	shared := 0
+	for range 200 {
+		h, base, used := New(), rng.Uint64(), make(map[int]bool)
+		for i := range 64 {
+			element := fmt.Appendf(nil, "%d", base+uint64(i))
+			h, _, _ = Add(h, element, 3000)
+			index, _ := place(element)
+			used[index] = true
+			want := uint64(math.Round(-registers * math.Log1p(-float64(len(used))/registers)))
+			if got, err := Count(h); err != nil || got != want {
+				t.Fatalf("%d elements in %d registers: %d, %v, want %d", i+1, len(used), got, err, want)
+			}
+			if len(used) == i+1 && want != uint64(i+1) {
+				t.Fatalf("%d elements that share no register are counted as %d", i+1, want)
+			}
+		}
+		shared += 64 - len(used)
+	}
+	t.Logf("%d elements shared a register", shared)
 }
 
 // Sparse and dense ones with the same elements have the same registers.

@@ -12,26 +12,25 @@ import (
 //	01llllll llllllll    l+1 registers that are 0
 //	1vvvvvll             l+1 registers that are v+1
 //
-// The same registers can be written in several ways. So that ours are the bytes of
-// Redis's, a change does what it does there: it splits the run of its register,
-// and then joins values in the neighbourhood, and only there.
+// The same registers have several encodings. To produce the bytes of Redis, a change
+// follows the same steps: it splits the run of its register, and then joins runs of
+// equal values in the neighbourhood only.
 
 const (
 	maxShort = 64    // registers in a run of zeros of one byte
-	maxLong  = 16384 // and of two bytes
+	maxLong  = 16384 // registers in a run of zeros of two bytes
 	maxValue = 32    // the largest value of a run
 	maxRun   = 4     // registers in a run of a value
 )
 
-// run is one of them.
+// run is a decoded run.
 type run struct {
 	length int
 	value  byte
 	size   int // bytes
 }
 
-// runAt reads the run at an offset. Of one whose second byte is missing, that is
-// taken as 0, as Redis does.
+// runAt reads the run at an offset. A missing second byte counts as 0, as in Redis.
 func runAt(b []byte, at int) run {
 	c := b[at]
 	switch c >> 6 {
@@ -64,7 +63,7 @@ func appendValue(b []byte, value byte, length int) []byte {
 	return append(b, 0x80|(value-1)<<2|byte(length-1))
 }
 
-// eachRun visits the runs. It says ErrCorrupt if they are not those of all
+// eachRun visits the runs. It returns ErrCorrupt if the runs do not cover exactly all
 // registers.
 func eachRun(b []byte, visit func(first, length int, value byte)) error {
 	first := 0
@@ -82,7 +81,7 @@ func eachRun(b []byte, visit func(first, length int, value byte)) error {
 	return nil
 }
 
-// ToDense makes a sparse one dense, with the same cardinality.
+// ToDense returns the dense form, with the same cached cardinality.
 func ToDense(b []byte) ([]byte, error) {
 	if Dense(b) {
 		return b, nil
@@ -98,7 +97,7 @@ func ToDense(b []byte) ([]byte, error) {
 	return d, err
 }
 
-// sparseRaise makes a register at least rank.
+// sparseRaise makes a register of a sparse HyperLogLog at least rank.
 func sparseRaise(b []byte, index int, rank byte, limit int64) (_ []byte, changed bool, err error) {
 	if rank > maxValue {
 		return promote(b, index, rank)
@@ -143,7 +142,7 @@ func join(b []byte, at int) []byte {
 			if sum := r.length + next.length; next.value == r.value && sum <= maxRun {
 				b = slices.Delete(b, at, at+1)
 				b[at] = 0x80 | (r.value-1)<<2 | byte(sum-1)
-				continue // perhaps with the next one, too
+				continue // the next run may join, too
 			}
 		}
 		at += r.size
@@ -151,7 +150,8 @@ func join(b []byte, at int) []byte {
 	return b
 }
 
-// promote makes it dense, where every value has room.
+// promote makes a sparse HyperLogLog dense, whose registers can hold any rank, and
+// raises a register.
 func promote(b []byte, index int, rank byte) ([]byte, bool, error) {
 	d, err := ToDense(b)
 	if err != nil {
@@ -160,8 +160,8 @@ func promote(b []byte, index int, rank byte) ([]byte, bool, error) {
 	return d, raise(d, index, rank), nil
 }
 
-// Raise makes the registers at least those of r. Like Add it may make a dense one
-// of a sparse one.
+// Raise makes the registers at least those of r. Like Add, it may convert a sparse
+// HyperLogLog to a dense one.
 func Raise(b []byte, r *Registers, limit int64) (_ []byte, err error) {
 	for i, v := range r {
 		switch {
@@ -177,7 +177,7 @@ func Raise(b []byte, r *Registers, limit int64) (_ []byte, err error) {
 	return b, nil
 }
 
-// Describe writes the runs of a sparse one as PFDEBUG DECODE does.
+// Describe formats the runs of a sparse HyperLogLog as PFDEBUG DECODE does.
 func Describe(b []byte) (out []byte) {
 	for at := headSize; at < len(b); {
 		r := runAt(b, at)

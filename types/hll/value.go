@@ -5,8 +5,8 @@ import (
 	"redoubt/types/str"
 )
 
-// Value is the HyperLogLog at a key. Bytes must not be changed before Own; changes
-// count once they are stored.
+// Value is the HyperLogLog at a key. Bytes must not be changed before Own; Store stores
+// changes.
 type Value struct {
 	Bytes []byte
 	tx    *keyspace.Tx
@@ -15,7 +15,7 @@ type Value struct {
 	own   bool
 }
 
-// Find looks a key up that is about to be changed. A missing key has no Bytes.
+// Find opens a key that is about to be changed. A missing key has no Bytes.
 func Find(tx *keyspace.Tx, key []byte) (*Value, error) {
 	v, err := str.Find(tx, key)
 	if err != nil {
@@ -24,7 +24,7 @@ func Find(tx *keyspace.Tx, key []byte) (*Value, error) {
 	return of(tx, key, v)
 }
 
-// Read looks a key up for reading: it counts as a hit or a miss.
+// Read opens a key for reading: the lookup counts as a hit or a miss.
 func Read(tx *keyspace.Tx, key []byte) (*Value, error) {
 	v, err := str.Read(tx, key)
 	if err != nil {
@@ -36,7 +36,7 @@ func Read(tx *keyspace.Tx, key []byte) (*Value, error) {
 func of(tx *keyspace.Tx, key []byte, v str.Value) (*Value, error) {
 	h := &Value{tx: tx, key: key, old: v}
 	if !v.Exists() {
-		return h, tx.Err() // what could not be read is not missing
+		return h, tx.Err() // a failed read is not a missing key
 	}
 	if b, ok := v.Inline(); ok {
 		h.Bytes = b
@@ -49,14 +49,14 @@ func of(tx *keyspace.Tx, key []byte, v str.Value) (*Value, error) {
 	return h, Check(h.Bytes)
 }
 
-// Own makes the bytes the value's own.
+// Own makes Bytes a copy that may be changed.
 func (h *Value) Own() {
 	if !h.own {
 		h.Bytes, h.own = h.tx.Own(h.Bytes, growth), true
 	}
 }
 
-// Add adds an element and says whether a register changed; see the function Add.
+// Add adds an element and reports whether a register changed; see the function Add.
 // Most elements change nothing, and then nothing is copied.
 func (h *Value) Add(element []byte, limit int64) (changed bool, err error) {
 	if Dense(h.Bytes) {
@@ -69,19 +69,19 @@ func (h *Value) Add(element []byte, limit int64) (changed bool, err error) {
 	return changed, err
 }
 
-// growth is how many bytes longer an element makes a sparse one at the most.
+// growth is the most bytes that an element adds to a sparse HyperLogLog.
 const growth = 3
 
-// Exists says whether there is such a key.
+// Exists reports whether the key exists.
 func (h *Value) Exists() bool { return h.old.Exists() }
 
-// Raw says whether the string is already kept as it is after a change. In Redis
-// even a look makes it so.
+// Raw reports whether the string already has the encoding that it has after a change.
+// Redis converts it even on a read.
 func (h *Value) Raw() bool { return h.old.Encoding == keyspace.Raw || h.old.External() }
 
-// Store makes the bytes the key's. Its expiry stays.
+// Store stores Bytes at the key, which keeps its expiry.
 func (h *Value) Store() {
-	if len(h.Bytes) <= denseSize { // all that we make ourselves; without another copy
+	if len(h.Bytes) <= denseSize { // all that this package makes; without another copy
 		h.tx.Store(h.key, h.old.Meta, keyspace.Meta{
 			Type: keyspace.String, Encoding: keyspace.Raw, Expire: h.old.Expire, Body: h.Bytes,
 		})

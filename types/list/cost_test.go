@@ -7,6 +7,7 @@ import (
 	"redoubt/engine"
 	"redoubt/internal/race"
 	"redoubt/keyspace"
+	"redoubt/types"
 )
 
 // TestCost counts the rows that operations on a long list read and write: as many
@@ -58,21 +59,25 @@ func TestAllocations(t *testing.T) {
 	for name, setting := range map[string]int64{"packed": -5, "rows": 1} {
 		s, _ := newStore(t, true)
 		key, e := []byte("k"), elems("some element of thirty bytes..")
+		limits := &types.Limits{ListSize: setting}
 		s.Do(func(tx *keyspace.Tx) {
 			run := func(f func(l *List)) float64 {
 				return testing.AllocsPerRun(500, func() {
 					tx.Start()
-					l, _ := Open(tx, key, setting)
-					f(&l)
+					l, _ := Open(tx, key, limits)
+					f(l)
 					l.Save()
+					l.Release()
 				})
 			}
-			run(func(l *List) { l.Push(true, e...) })
+			run(func(l *List) { l.PushAll(true, e) })
 			for what, n := range map[string]float64{
-				"push left":  run(func(l *List) { l.Push(true, e...) }),
-				"push right": run(func(l *List) { l.Push(false, e...) }),
+				"push left":  run(func(l *List) { l.PushAll(true, e) }),
+				"push right": run(func(l *List) { l.PushAll(false, e) }),
 				"pop left":   run(func(l *List) { l.Pop(true, 1, func([]byte) {}) }),
+				"push one":   run(func(l *List) { l.Push(true, e[0]) }),
 				"index":      run(func(l *List) { l.Index(0) }),
+				"walk":       run(func(l *List) { l.Walk(0, min(l.Len(), pointMax), false, func([]byte) bool { return true }) }),
 			} {
 				if n > 0 {
 					t.Errorf("%s: %s allocates %v times", name, what, n)
@@ -92,7 +97,7 @@ func FuzzBody(f *testing.F) {
 		s, _ := newStore(t, true)
 		for _, op := range []func(l *List){
 			func(l *List) { l.Push(true, []byte("x")) },
-			func(l *List) { l.Push(false, []byte("x"), []byte("y")) },
+			func(l *List) { l.PushAll(false, elems("x", "y")) },
 			func(l *List) { l.Pop(true, min(2, l.Len()), func([]byte) {}) },
 			func(l *List) { l.Pop(false, min(1, l.Len()), func([]byte) {}) },
 			func(l *List) { l.Trim(min(1, l.Len()), 0) },
@@ -106,11 +111,12 @@ func FuzzBody(f *testing.F) {
 				if m.External() && len(body) < keyspace.RefSize {
 					return // decoding a meta row refuses it
 				}
-				l, err := Of(tx, []byte("k"), m, -1)
+				l, err := Of(tx, []byte("k"), m)
 				if err != nil || tx.Err() != nil {
 					return
 				}
-				op(&l)
+				l.limit = limitOf(-1)
+				op(l)
 				l.Save()
 				tx.Fail(engine.ErrConflict) // change nothing
 			})

@@ -8,8 +8,15 @@ import (
 	"redoubt/types/pack"
 )
 
-// Push adds elements at an end, one after the other.
-func (l *List) Push(left bool, elems ...[]byte) {
+// Push adds an element at an end.
+func (l *List) Push(left bool, e []byte) {
+	l.one[0] = e
+	l.PushAll(left, l.one[:])
+	l.one[0] = nil
+}
+
+// PushAll adds elements at an end, one after the other.
+func (l *List) PushAll(left bool, elems [][]byte) {
 	add := int64(0)
 	for _, e := range elems {
 		add += int64(len(e))
@@ -18,59 +25,56 @@ func (l *List) Push(left bool, elems ...[]byte) {
 		return
 	}
 	l.dirty = true
-	if l.grow(add, int64(len(elems))); l.unfolded {
-		l.rows.push(left, elems)
-	} else {
-		l.packed.push(left, elems)
-	}
+	l.grow(add, int64(len(elems)))
+	l.form.push(left, elems)
 }
 
-// grow unfolds a packed list that is about to get elements of so many bytes which
-// would make it too large. As in Redis the elements count with their plain length.
+// Append adds an element at the end of a list that Create made. Elements beyond the
+// packed form are written to rows at once, not held in memory.
+func (l *List) Append(e []byte) {
+	if l.form == &l.packed && !l.packed.fitsEntry(e, l.limit) {
+		l.unfold()
+	}
+	l.one[0] = e
+	l.form.push(false, l.one[:])
+	l.one[0] = nil
+}
+
+// grow unfolds a packed list that has no room for count more elements of add bytes.
 func (l *List) grow(add, count int64) {
-	if l.unfolded {
-		return
-	}
-	b := l.packed.buf
-	// An entry takes its bytes and at most three for its length.
-	fits := int64(len(b)+b.First())+add+3*count <= pack.MaxBytes
-	count += int64(b.Len())
-	if fits && l.limit.exceeded(packedBound(b)+add, count) {
-		fits = !l.limit.exceeded(packedSize(b)+add, count)
-	}
-	if !fits {
+	if l.form == &l.packed && !l.packed.fits(add, count, l.limit) {
 		l.unfold()
 	}
 }
 
-// unfold turns a packed list into rows.
+// unfold moves the elements of a packed list to rows.
 func (l *List) unfold() {
-	p := l.packed
-	l.unfolded, l.packed.buf = true, nil
-	l.rows.ref, l.rows.head, l.rows.size = l.tx.NewRef(l.key, 0), 0, 0
-	if n := int64(p.buf.Len()); n > 0 {
+	p, r := l.packed, &l.rows
+	l.form, l.packed.buf = r, nil
+	r.ref, r.head, r.bytes = l.tx.NewRef(l.key, 0), 0, 0
+	if n := p.size(); n > 0 {
 		p.walk(0, n, false, func(e []byte) bool {
-			l.tx.PutRow(l.rows.row(l.rows.ref.Size), e)
-			l.rows.grew(e)
+			l.tx.PutRow(r.row(r.ref.Size), e)
+			r.grew(e)
 			return true
 		})
 	}
 }
 
-// shrink packs a list in rows again that has become small enough.
-func (l *List) shrink() {
+// fold packs a list in rows that has become small enough.
+func (l *List) fold() {
 	r := &l.rows
 	n := r.ref.Size
-	if !l.unfolded || n == 0 || n > maxCount || !l.limit.mayFold(n) {
+	if l.form != r || n == 0 || n > maxCount || !l.limit.mayFold(n) {
 		return
 	}
-	if r.size == unknown {
+	if r.bytes == unknown {
 		r.count()
 	}
-	if !l.limit.folds(r.size, n) || r.size > pack.MaxBytes || l.tx.Err() != nil {
+	if !l.limit.folds(r.bytes, n) || r.bytes > pack.MaxBytes || l.tx.Err() != nil {
 		return
 	}
-	b := pack.Buf(l.tx.Own(nil, int(r.size)+16))
+	b := pack.Buf(l.tx.Own(nil, int(r.bytes)+16))
 	b = binary.BigEndian.AppendUint16(b, uint16(n))
 	r.walk(0, n, false, func(e []byte) bool {
 		b = pack.AppendEntry(b, e)
@@ -80,16 +84,16 @@ func (l *List) shrink() {
 		return
 	}
 	if old := l.old; !old.External() || old.Ref().ID != r.ref.ID {
-		r.clear(0, n) // unfolded by this execution: Save would not know of them
+		r.clear(0, n) // rows that this execution made by unfolding: Save does not delete them
 	}
-	l.unfolded, l.packed.buf, l.packed.own = false, b, true
+	l.form, l.packed.buf, l.packed.own = &l.packed, b, true
 }
 
-// maxCount is how many entries a packed list can have.
+// maxCount is the most entries of a packed list.
 const maxCount = 1<<16 - 1
 
-// Pop removes n elements at an end, which must be there, and hands each to visit,
-// the outermost first.
+// Pop removes n elements at an end, which must exist, and passes each to visit, the
+// outermost first.
 func (l *List) Pop(left bool, n int64, visit func(e []byte)) {
 	if n == 1 {
 		i := l.Len() - 1
@@ -105,45 +109,36 @@ func (l *List) Pop(left bool, n int64, visit func(e []byte)) {
 	if left {
 		from = 0
 	}
-	size := int64(0)
+	bytes := int64(0)
 	l.Walk(from, from+n, !left, func(e []byte) bool {
-		size += entrySize(e)
+		bytes += entrySize(e)
 		visit(e)
 		return true
 	})
-	l.drop(left, n, size)
+	l.drop(left, n, bytes)
 }
 
-// drop removes n elements at an end; size is what entrySize of them comes to, or
-// unknown.
-func (l *List) drop(left bool, n, size int64) {
+// drop removes n elements at an end; bytes is the sum of their entrySize, or unknown.
+func (l *List) drop(left bool, n, bytes int64) {
 	if n == 0 || l.tx.Err() != nil {
 		return
 	}
 	l.dirty, l.shrunk = true, true
-	switch {
-	case !l.unfolded:
-		l.packed.drop(left, n)
-	case n == l.Len() && n > lookMax:
-		// The whole value goes: Save has its rows cleared in one go.
-		l.rows.ref.Size, l.kept = 0, true
-	default:
-		l.rows.drop(left, n, size)
-	}
+	l.form.drop(left, n, bytes)
 }
 
-// Trim removes so many elements at the front and at the end, of those that are
-// there.
+// Trim removes front elements at the front and end elements at the end; the list must
+// have so many.
 func (l *List) Trim(front, end int64) {
-	if l.unfolded && front+end < l.Len() && l.tx.Heavy(rowWork*(front+end)) {
+	if front+end < l.Len() && l.tx.Heavy(l.form.dropWork(front+end)) {
 		return
 	}
 	l.drop(true, front, unknown)
 	l.drop(false, end, unknown)
 }
 
-// Set replaces an element; negative indexes count from the end. It says false if
-// there is none.
+// Set replaces an element; negative indexes count from the end. It returns false if
+// there is no such element.
 func (l *List) Set(i int64, e []byte) bool {
 	if i < 0 {
 		i += l.Len()
@@ -152,16 +147,13 @@ func (l *List) Set(i int64, e []byte) bool {
 		return false
 	}
 	l.dirty, l.shrunk = true, true
-	if l.grow(int64(len(e)), 1); l.unfolded {
-		l.rows.set(i, e)
-	} else {
-		l.packed.set(i, e)
-	}
+	l.grow(int64(len(e)), 1)
+	l.form.set(i, e)
 	return true
 }
 
-// Insert puts an element before or behind the first one that equals pivot. It says
-// false if there is no such element.
+// Insert puts an element before or after the first one that equals pivot. It returns
+// false if no element does.
 func (l *List) Insert(after bool, pivot, e []byte) bool {
 	at := int64(-1)
 	l.Find(pivot, false, 0, func(i int64) bool {
@@ -175,16 +167,13 @@ func (l *List) Insert(after bool, pivot, e []byte) bool {
 		at++
 	}
 	l.dirty = true
-	if l.grow(int64(len(e)), 1); l.unfolded {
-		l.rows.insert(at, e)
-	} else {
-		l.packed.insert(at, e)
-	}
+	l.grow(int64(len(e)), 1)
+	l.form.insert(at, e)
 	return true
 }
 
-// Find visits the indexes of the elements that equal e until visit says false,
-// from the end if reverse, and looks at no more than most elements; 0 means all.
+// Find visits the indexes of the elements that equal e until visit returns false,
+// from the end if reverse, and compares at most most elements; 0 means all.
 func (l *List) Find(e []byte, reverse bool, most int64, visit func(i int64) bool) {
 	n := l.Len()
 	from, to := int64(0), n
@@ -208,8 +197,8 @@ func (l *List) Find(e []byte, reverse bool, most int64, visit func(i int64) bool
 	})
 }
 
-// Remove removes the elements that equal e, at most so many of them from the
-// front, or from the end if most is negative; 0 means all. It returns how many.
+// Remove removes up to |most| elements that equal e, from the front, or from the end
+// if most is negative; 0 means all. It returns how many.
 func (l *List) Remove(most int64, e []byte) int64 {
 	var at []int64
 	reverse := most < 0
@@ -225,13 +214,6 @@ func (l *List) Remove(most int64, e []byte) int64 {
 		slices.Reverse(at)
 	}
 	l.dirty, l.shrunk = true, true
-	switch {
-	case !l.unfolded:
-		l.packed.remove(at, e)
-	case int64(len(at)) == l.Len():
-		l.drop(true, l.Len(), 0)
-	default:
-		l.rows.remove(at, e)
-	}
+	l.form.remove(at, e)
 	return int64(len(at))
 }

@@ -7,6 +7,7 @@ import (
 	"redoubt/engine"
 	"redoubt/internal/typestest"
 	"redoubt/keyspace"
+	"redoubt/types"
 )
 
 func init() {
@@ -27,8 +28,8 @@ func (c *counting) Capabilities() engine.Capabilities {
 	return caps
 }
 
-func (c *counting) Begin(wait bool) (engine.View, error) {
-	v, err := c.Engine.Begin(wait)
+func (c *counting) Begin(o engine.ViewOptions) (engine.View, error) {
+	v, err := c.Engine.Begin(o)
 	return countingView{v, c}, err
 }
 
@@ -44,6 +45,10 @@ func (v countingView) Get(key, dst []byte) ([]byte, bool, error) {
 
 func (v countingView) Iter(lo, hi []byte, reverse bool) engine.Iterator {
 	return countingIterator{v.View.Iter(lo, hi, reverse), v.c}
+}
+
+func (v countingView) Edge(lo, hi []byte, reverse bool, b []byte) ([]byte, int, bool, error) {
+	return engine.EdgeByIter(v, lo, hi, reverse, b)
 }
 
 type countingIterator struct {
@@ -72,11 +77,11 @@ func newStore(t testing.TB, cheap bool) (*typestest.Store, *counting) {
 // open opens a list that must be one.
 func open(t testing.TB, tx *keyspace.Tx, key string, setting int64) *List {
 	t.Helper()
-	l, err := Open(tx, []byte(key), setting)
+	l, err := Open(tx, []byte(key), &types.Limits{ListSize: setting})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &l
+	return l
 }
 
 // do changes a list.
@@ -117,20 +122,20 @@ func checkRows(t testing.TB, s *typestest.Store, key string) {
 	if m.External() {
 		want = make(map[string]bool)
 		s.Do(func(tx *keyspace.Tx) {
-			l, _ := Of(tx, []byte(key), m, 1)
+			l, _ := Of(tx, []byte(key), m)
 			for i := range l.Len() {
 				want[string(l.rows.row(i))] = true
 			}
-			if known := l.rows.size; known != unknown {
+			if known := l.rows.bytes; known != unknown {
 				l.rows.count()
-				size = l.rows.size - known
+				size = l.rows.bytes - known
 			}
 		})
 	}
 	if size != 0 {
 		t.Fatalf("the size is off by %d", size)
 	}
-	view, err := s.Eng.Begin(true)
+	view, err := s.Eng.Begin(engine.ViewOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -79,7 +79,7 @@ func modelStep(t *testing.T, rng *rand.Rand, do func(func(l *List)), model []str
 		for i := range e {
 			e[i] = word()
 		}
-		do(func(l *List) { l.Push(left, elems(e...)...) })
+		do(func(l *List) { l.PushAll(left, elems(e...)) })
 		if !left {
 			return fmt.Sprint("push right ", e), append(slices.Clone(model), e...)
 		}
@@ -165,7 +165,7 @@ func TestFind(t *testing.T) {
 	for _, setting := range []int64{-2, 1} {
 		s, _ := newStore(t, true)
 		do(t, s, "k", setting, func(l *List) {
-			l.Push(false, elems(strings.Split("a b a c a d a", " ")...)...)
+			l.PushAll(false, elems(strings.Split("a b a c a d a", " ")...))
 			for _, c := range []struct {
 				reverse bool
 				most    int64
@@ -197,7 +197,7 @@ func TestExpiryStays(t *testing.T) {
 	t.Parallel()
 	s, _ := newStore(t, true)
 	at := s.Now + 1000
-	do(t, s, "k", 3, func(l *List) { l.Push(false, elems("a", "b")...) })
+	do(t, s, "k", 3, func(l *List) { l.PushAll(false, elems("a", "b")) })
 	s.Do(func(tx *keyspace.Tx) {
 		m := tx.Find([]byte("k"))
 		to := m
@@ -206,7 +206,7 @@ func TestExpiryStays(t *testing.T) {
 	})
 	for _, f := range []func(l *List){
 		func(l *List) { l.Push(true, []byte("c")) },
-		func(l *List) { l.Push(true, elems("d", "e")...) }, // unfolds
+		func(l *List) { l.PushAll(true, elems("d", "e")) }, // unfolds
 		func(l *List) { l.Set(0, []byte("x")) },
 		func(l *List) { l.Trim(1, 3) }, // packed again
 	} {
@@ -222,24 +222,23 @@ func TestExpiryStays(t *testing.T) {
 	}
 }
 
-// TestWriter makes new lists over values of other types.
-func TestWriter(t *testing.T) {
+// TestCreate makes new lists in the place of an old one.
+func TestCreate(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{0, 1, 3, 4, 100} {
 		s, _ := newStore(t, true)
-		do(t, s, "k", 1, func(l *List) { l.Push(false, elems("old", "rows")...) })
+		do(t, s, "k", 1, func(l *List) { l.PushAll(false, elems("old", "rows")) })
 		var want []string
 		s.Do(func(tx *keyspace.Tx) {
-			w := NewWriter(tx, []byte("k"), 3)
+			l := Create(tx, []byte("k"), &types.Limits{ListSize: 3})
 			for i := range n {
-				w.Add([]byte(strconv.Itoa(i)))
+				l.Append([]byte(strconv.Itoa(i)))
 				want = append(want, strconv.Itoa(i))
 			}
-			w.Store(tx.Find([]byte("k")), 0)
+			if gone := l.Save(); gone != (n == 0) {
+				t.Errorf("%d elements: Save says %v", n, gone)
+			}
 		})
-		if n == 0 {
-			want = []string{"old", "rows"}
-		}
 		s.Do(func(tx *keyspace.Tx) {
 			if got := open(t, tx, "k", 3).strings(); !slices.Equal(got, want) {
 				t.Errorf("%d: got %q", n, got)
@@ -257,7 +256,7 @@ func TestWrongType(t *testing.T) {
 	s, _ := newStore(t, true)
 	s.Do(func(tx *keyspace.Tx) {
 		tx.Store([]byte("k"), keyspace.Meta{}, keyspace.Meta{Type: keyspace.String, Body: []byte("x")})
-		if _, err := Open(tx, []byte("k"), -2); !errors.Is(err, types.ErrWrongType) {
+		if _, err := Open(tx, []byte("k"), &types.DefaultLimits); !errors.Is(err, types.ErrWrongType) {
 			t.Errorf("Open: %v", err)
 		}
 		if _, err := Read(tx, []byte("k")); !errors.Is(err, types.ErrWrongType) {
@@ -280,7 +279,7 @@ func TestMissingRow(t *testing.T) {
 		"set":    func(l *List) { l.Set(2, []byte("x")) },
 	} {
 		s, _ := newStore(t, true)
-		do(t, s, "k", 1, func(l *List) { l.Push(false, elems("a", "b", "c", "d", "e")...) })
+		do(t, s, "k", 1, func(l *List) { l.PushAll(false, elems("a", "b", "c", "d", "e")) })
 		do(t, s, "k", 1, func(l *List) { l.tx.DeleteRow(l.rows.row(2)) })
 		err := s.Try(func(tx *keyspace.Tx) {
 			l := open(t, tx, "k", 1)

@@ -5,11 +5,11 @@ package list
 // gone is the new index of an element that is removed.
 const gone = -1 << 63
 
-// move gives the elements [from, to) new indexes in the order that they have: if
-// back is true all of them are moved towards the end, else all towards the front.
-// place tells the new index of one, and is asked once for each: for the last one
-// first if back is true. So no element is written over before it was read. What is
-// left at an index that nothing moved to is the caller's matter.
+// move moves the elements [from, to) to new indexes and keeps their order: towards
+// the end if back is true, else towards the front. place returns the new index of an
+// element and is called once for each, the last one first if back is true. So no
+// element is overwritten before it is read. Rows at indexes that no element moved to
+// are left to the caller.
 func (r *rows) move(from, to int64, back bool, place func(i int64) int64) {
 	if from >= to || r.tx.Heavy(r.work(to-from)) {
 		return

@@ -17,14 +17,46 @@ type packed struct {
 	own bool // buf may be changed
 }
 
-// edit makes buf one that may be changed, with room for so many bytes more.
+func (p *packed) size() int64 { return int64(p.buf.Len()) }
+
+func (p *packed) save() (keyspace.Encoding, []byte) { return keyspace.Packed, p.buf }
+
+func (p *packed) dropWork(int64) int64 { return 0 }
+
+// cleared is false: the list may have had rows before it was packed.
+func (p *packed) cleared() bool { return false }
+
+// fits reports whether there is room for count more elements of add bytes together. As
+// in Redis, elements count with their plain length.
+func (p *packed) fits(add, count int64, l limit) bool {
+	// An entry takes its bytes and at most three for its length.
+	if int64(len(p.buf)+p.buf.First())+add+3*count > pack.MaxBytes {
+		return false
+	}
+	return p.within(add, count, l)
+}
+
+// fitsEntry is fits for one element that counts with its listpack size, as where Redis
+// builds a whole list at once.
+func (p *packed) fitsEntry(e []byte, l limit) bool {
+	return len(p.buf)+pack.Size(e)+2 <= pack.MaxBytes && p.buf.Len() < maxCount && p.within(entrySize(e), 1, l)
+}
+
+// within reports whether the elements, and count more of add bytes, do not exceed
+// the limit.
+func (p *packed) within(add, count int64, l limit) bool {
+	count += int64(p.buf.Len())
+	return !l.exceeded(packedBound(p.buf)+add, count) || !l.exceeded(packedSize(p.buf)+add, count)
+}
+
+// edit makes buf a copy that may be changed, with room for room more bytes.
 func (p *packed) edit(room int) {
 	if !p.own {
 		p.buf, p.own = p.tx.Own(p.buf, room), true
 	}
 }
 
-// offset is where an element begins; that of the length is the end.
+// offset is the offset of an element; for i equal to the length, the end.
 func (p *packed) offset(i int64) int {
 	off := p.buf.First()
 	if i == int64(p.buf.Len()) {
@@ -72,7 +104,7 @@ func (p *packed) walk(from, to int64, reverse bool, visit func(e []byte) bool) {
 }
 
 // walkBack visits the n elements from an offset on, the last one first. Entries
-// can be walked forward only, so it notes where they are.
+// can be walked forward only, so their offsets are collected first.
 func (p *packed) walkBack(off int, n int64, visit func(e []byte) bool) {
 	var few [64]int
 	offs := few[:0]
@@ -92,7 +124,6 @@ func (p *packed) walkBack(off int, n int64, visit func(e []byte) bool) {
 	}
 }
 
-// push adds elements at an end, one after the other.
 func (p *packed) push(left bool, elems [][]byte) {
 	room := p.buf.First()
 	for _, e := range elems {
@@ -110,8 +141,7 @@ func (p *packed) push(left bool, elems [][]byte) {
 	p.buf = p.buf.Splice(at, at, 0, elems...)
 }
 
-// drop removes n elements at an end.
-func (p *packed) drop(left bool, n int64) {
+func (p *packed) drop(left bool, n, _ int64) {
 	from, to := p.buf.First(), len(p.buf)
 	if left {
 		to = p.offset(n)
@@ -147,8 +177,7 @@ func (p *packed) insert(i int64, e []byte) {
 	p.splice(off, off, 0, e)
 }
 
-// remove removes the elements at some indexes, which are in ascending order. What
-// is kept moves to the front.
+// remove compacts the remaining entries in place.
 func (p *packed) remove(at []int64, _ []byte) {
 	p.edit(0)
 	b := p.buf

@@ -13,42 +13,58 @@ type rows struct {
 	tx   *keyspace.Tx
 	ref  keyspace.Ref // its Size is the number of elements
 	head int64        // the index of the first element's row
-	size int64        // the sum of entrySize of all elements, or unknown
-	key  []byte       // scratch for row keys
+	// bytes is the sum of entrySize of all elements, or unknown.
+	bytes int64
+	// kept: rows may be left although the list is empty; Save deletes them.
+	kept bool
+	key  []byte         // scratch for row keys
+	body [bodySize]byte // scratch
 }
+
+func (r *rows) open(m keyspace.Meta) {
+	r.ref = m.Ref()
+	r.head = int64(binary.BigEndian.Uint64(m.Body[keyspace.RefSize:]))
+	r.bytes = int64(binary.BigEndian.Uint64(m.Body[keyspace.RefSize+8:]))
+}
+
+func (r *rows) save() (keyspace.Encoding, []byte) {
+	b := keyspace.AppendRef(r.body[:0], r.ref)
+	b = binary.BigEndian.AppendUint64(b, uint64(r.head))
+	return keyspace.Rows, binary.BigEndian.AppendUint64(b, uint64(r.bytes))
+}
+
+func (r *rows) size() int64 { return r.ref.Size }
+
+func (r *rows) cleared() bool { return !r.kept }
+
+func (r *rows) dropWork(n int64) int64 { return rowWork * n }
 
 // These are variables only so that tests can reach every case with short lists.
 var (
-	// lookMax is how many elements are looked at when they are removed, to keep
-	// the size known.
+	// lookMax is the most elements that are read when they are removed, to keep the
+	// sum of sizes known.
 	lookMax int64 = 1024
-	// rangeMin is from how many rows on a range delete is used where it is cheap:
-	// fewer are cheaper one by one.
+	// rangeMin is the least number of rows for a range delete, where the engine has
+	// a cheap one: fewer rows are cheaper one by one.
 	rangeMin int64 = 1024
-	// pointMax is up to how many elements are read one by one. An iterator is the
-	// better way through many; but where not all rows of a list are in memory it
-	// must ask the disk, also when those that it passes are.
+	// pointMax is the most elements that are read one by one. An iterator is faster
+	// for many; but unless all rows of a list are in memory it must read the disk,
+	// even if the rows in its range are in memory.
 	pointMax int64 = 128
-	// pageBytes is how much is read before it is written, when elements move:
-	// nothing may be written while an iterator is open.
+	// pageBytes is the number of bytes that move reads before it writes them: nothing
+	// may be written while an iterator is open.
 	pageBytes = 1 << 20
 )
 
 const (
-	// unknown is a size that is to be counted when it matters: after much was
-	// removed without a look at it.
+	// unknown stands for a sum of sizes that was lost, when many elements were removed
+	// without reading them; it is computed when needed.
 	unknown = -1
-	// rowWork is what a row weighs besides its bytes, in the terms of Tx.Heavy.
+	// rowWork is the cost of a row besides its bytes, in the unit of Tx.Heavy.
 	rowWork = 64
 
 	rowKeySize = keyspace.RowKeyHead + 8
 )
-
-func (r *rows) appendBody(b []byte) []byte {
-	b = keyspace.AppendRef(b, r.ref)
-	b = binary.BigEndian.AppendUint64(b, uint64(r.head))
-	return binary.BigEndian.AppendUint64(b, uint64(r.size))
-}
 
 // row is the key of an element's row, valid until the next call.
 func (r *rows) row(i int64) []byte {
@@ -64,11 +80,11 @@ func (r *rows) bounds(from, to int64) (lo, hi []byte) {
 	return r.tx.Own(r.row(from), 0), r.tx.Own(r.row(to), 0)
 }
 
-// work is about how many bytes of work so many elements are.
+// work is about the cost of reading n elements, in the unit of Tx.Heavy.
 func (r *rows) work(n int64) int64 {
 	each := int64(rowWork)
-	if r.size > 0 && r.ref.Size > 0 {
-		each += r.size / r.ref.Size
+	if r.bytes > 0 && r.ref.Size > 0 {
+		each += r.bytes / r.ref.Size
 	}
 	return n * each
 }
@@ -105,7 +121,7 @@ func (r *rows) walk(from, to int64, reverse bool, visit func(e []byte) bool) {
 			if !visit(e) {
 				return
 			}
-			if r.tx.Held() == used { // visit has put nothing behind it
+			if r.tx.Held() == used { // visit has allocated nothing since
 				r.tx.Release(held)
 			}
 		}
@@ -128,23 +144,22 @@ func (r *rows) walk(from, to int64, reverse bool, visit func(e []byte) bool) {
 	}
 }
 
-// count makes the size known.
+// count computes bytes.
 func (r *rows) count() {
-	size := int64(0)
+	bytes := int64(0)
 	r.walk(0, r.ref.Size, false, func(e []byte) bool {
-		size += entrySize(e)
+		bytes += entrySize(e)
 		return true
 	})
-	r.size = size
+	r.bytes = bytes
 }
 
 func (r *rows) grew(e []byte) {
-	if r.ref.Size++; r.size != unknown {
-		r.size += entrySize(e)
+	if r.ref.Size++; r.bytes != unknown {
+		r.bytes += entrySize(e)
 	}
 }
 
-// push adds elements at an end, one after the other.
 func (r *rows) push(left bool, elems [][]byte) {
 	for _, e := range elems {
 		if left {
@@ -157,17 +172,20 @@ func (r *rows) push(left bool, elems [][]byte) {
 	}
 }
 
-// drop removes n elements at an end. gone is what entrySize of them comes to, or
-// unknown.
-func (r *rows) drop(left bool, n, gone int64) {
+func (r *rows) drop(left bool, n, bytes int64) {
+	if n == r.ref.Size && n > lookMax {
+		// All elements are removed: Save deletes their rows as one range.
+		r.ref.Size, r.kept = 0, true
+		return
+	}
 	from := r.ref.Size - n
 	if left {
 		from = 0
 	}
-	if gone == unknown && r.size != unknown && n <= lookMax {
-		gone = 0
+	if bytes == unknown && r.bytes != unknown && n <= lookMax {
+		bytes = 0
 		r.walk(from, from+n, false, func(e []byte) bool {
-			gone += entrySize(e)
+			bytes += entrySize(e)
 			return true
 		})
 	}
@@ -178,11 +196,11 @@ func (r *rows) drop(left bool, n, gone int64) {
 	r.ref.Size -= n
 	switch {
 	case r.ref.Size == 0:
-		r.size = 0
-	case gone == unknown || r.size == unknown:
-		r.size = unknown
+		r.bytes = 0
+	case bytes == unknown || r.bytes == unknown:
+		r.bytes = unknown
 	default:
-		r.size -= gone
+		r.bytes -= bytes
 	}
 }
 
@@ -200,14 +218,13 @@ func (r *rows) clear(from, to int64) {
 }
 
 func (r *rows) set(i int64, e []byte) {
-	if r.size != unknown {
-		r.size += entrySize(e) - entrySize(r.get(i))
+	if r.bytes != unknown {
+		r.bytes += entrySize(e) - entrySize(r.get(i))
 	}
 	r.tx.PutRow(r.row(i), e)
 }
 
-// insert puts an element before the one at an index. The elements of the shorter
-// side make room.
+// insert moves the elements of the shorter side to make room.
 func (r *rows) insert(i int64, e []byte) {
 	if i < r.ref.Size/2 {
 		r.move(0, i, false, func(j int64) int64 { return j - 1 })
@@ -219,10 +236,13 @@ func (r *rows) insert(i int64, e []byte) {
 	r.grew(e)
 }
 
-// remove removes the elements at some indexes, in ascending order, which all
-// equal e. Those of the shorter side close up.
+// remove moves the elements of the shorter side to close the gaps.
 func (r *rows) remove(at []int64, e []byte) {
-	n, before := int64(len(at)), 0 // how many of at are before the element that moves
+	if int64(len(at)) == r.ref.Size {
+		r.drop(true, r.ref.Size, 0)
+		return
+	}
+	n, before := int64(len(at)), 0 // before: how many of at precede the element that moves
 	if first, last := at[0], at[n-1]; r.ref.Size-first <= last {
 		r.move(first, r.ref.Size, false, func(j int64) int64 {
 			for before < len(at) && at[before] <= j {

@@ -5,22 +5,21 @@ import (
 	"redoubt/types/pack"
 )
 
-// When a list is packed is measured as Redis measures it, in the bytes that the
-// elements would take in a listpack, Redis's form of small lists: so that a list
-// unfolds where Redis makes a quicklist of it. Nothing here is stored as a
-// listpack.
+// The size of a list is measured as in Redis, in the bytes that the elements would
+// take in a listpack, Redis's form of small lists: so that a list unfolds where Redis
+// converts it to a quicklist. Nothing here is stored as a listpack.
 
 const (
-	// overhead is what a listpack has besides its entries: 6 bytes in front, 1
-	// at the end.
+	// overhead is the size of a listpack besides its entries: 6 bytes of header and
+	// 1 byte at the end.
 	overhead = 7
-	// least is the smallest entry.
+	// least is the size of the smallest entry.
 	least = 2
 )
 
 // entrySize is the length of an element's entry in a listpack: its encoding, as
-// an integer if it is one, and behind that the length of the encoding, in groups
-// of 7 bits, by which Redis walks backwards.
+// an integer if it is one, followed by the length of the encoding, in groups of 7
+// bits, by which Redis walks backwards.
 func entrySize(e []byte) int64 {
 	n := int64(len(e))
 	if n > 0 && n <= 20 && (e[0] == '-' || e[0]-'0' < 10) {
@@ -71,7 +70,7 @@ func integerSize(v int64) int64 {
 	return 10
 }
 
-// packedSize is what the entries of a packed list would take in a listpack.
+// packedSize is the size that the entries of a packed list would have in a listpack.
 func packedSize(b pack.Buf) (size int64) {
 	for off := b.First(); ; {
 		e, next, ok := b.At(off)
@@ -83,7 +82,7 @@ func packedSize(b pack.Buf) (size int64) {
 	}
 }
 
-// packedBound is not less than packedSize, and needs no walk. An entry of pack is
+// packedBound is an upper bound of packedSize, without a walk. An entry of pack is
 // at most one byte shorter than that of a listpack, three if it is of 64 bytes or
 // more, and seven if it is of 4096 or more.
 func packedBound(b pack.Buf) int64 {
@@ -91,17 +90,17 @@ func packedBound(b pack.Buf) int64 {
 	return n + int64(b.Len()) + n/64*2 + n/4096*4
 }
 
-// limit is how large a list may be that is packed: list-max-listpack-size.
+// limit is the largest size of a packed list: list-max-listpack-size.
 type limit struct {
 	bytes int64 // of the listpack; 0 if the number of elements is limited
 	count int64
 }
 
-// safety is how long a listpack may be where the number of elements is limited.
+// safety is the largest listpack if the limit is a number of elements.
 const safety = 8192
 
-// limitOf reads the setting: a number of elements, or as a negative number one of
-// five sizes.
+// limitOf decodes the setting: a number of elements, or if negative, one of five
+// sizes.
 func limitOf(setting int64) limit {
 	if setting >= 0 {
 		return limit{count: max(1, setting)}
@@ -109,8 +108,7 @@ func limitOf(setting int64) limit {
 	return limit{bytes: 4096 << (min(-setting, 5) - 1)}
 }
 
-// exceeded says whether a list of so many entries, which take so many bytes, is
-// too large.
+// exceeded reports whether a list of count entries of size bytes is too large.
 func (l limit) exceeded(size, count int64) bool {
 	if l.bytes > 0 {
 		return size+overhead > l.bytes
@@ -118,8 +116,8 @@ func (l limit) exceeded(size, count int64) bool {
 	return count > l.count || size+overhead > safety
 }
 
-// folds says whether a list that became smaller is packed again. That is at half
-// of the limit, lest a list at the limit goes to and fro.
+// folds reports whether a list that shrank is packed again: at half of the limit, so
+// that a list near the limit does not change form back and forth.
 func (l limit) folds(size, count int64) bool {
 	if l.bytes > 0 {
 		return size+overhead <= l.bytes/2
@@ -127,7 +125,7 @@ func (l limit) folds(size, count int64) bool {
 	return count <= l.count/2 && (count == 1 || size+overhead <= safety)
 }
 
-// mayFold is folds for a list whose size is not known: false if it cannot be.
+// mayFold is folds for an unknown size: it returns false if folds must be false.
 func (l limit) mayFold(count int64) bool {
 	if l.bytes > 0 {
 		return count*least+overhead <= l.bytes/2

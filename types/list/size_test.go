@@ -50,7 +50,7 @@ func TestLimits(t *testing.T) {
 		f    func(l *List)
 		want string
 	}
-	push := func(e ...string) func(l *List) { return func(l *List) { l.Push(false, elems(e...)...) } }
+	push := func(e ...string) func(l *List) { return func(l *List) { l.PushAll(false, elems(e...)) } }
 	trim := func(keep int64) func(l *List) { return func(l *List) { l.Trim(0, l.Len()-keep) } }
 	x := func(n int) string { return strings.Repeat("x", n) }
 	many := func(e string, n int) []string {

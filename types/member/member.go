@@ -1,12 +1,12 @@
 // Package member keeps the members of large hashes, sets and sorted sets: one
-// sub row for each, named by the member and ordered by its hash.
+// sub row for each, keyed by the hash of the member and the member.
 //
 //	home:2 02 id:8 hash:4 member
 //
-// The order by hash spreads members evenly whatever their names are. That makes
-// two things simple that are hard in the order of names: a scan's cursor is the
-// hash to go on from and needs no memory, and a member is drawn fairly without
-// walking, since each part of the range of hashes holds about as many.
+// The order by hash distributes members uniformly whatever their names are. That
+// makes two operations simple: a scan's cursor is the hash to continue from, without
+// state on the server, and a random member is drawn without a walk, since parts of
+// equal size of the hash range hold about as many members.
 package member
 
 import (
@@ -20,7 +20,7 @@ import (
 	"redoubt/keyspace"
 )
 
-// Rows are the members of one value. Size is how many there are.
+// Rows are the members of one value. Ref.Size is their number.
 type Rows struct {
 	Tx  *keyspace.Tx
 	Ref keyspace.Ref
@@ -54,8 +54,8 @@ func (r *Rows) rowKey(member []byte) []byte {
 // Get returns the value of a member's row.
 func (r *Rows) Get(member []byte) (value []byte, found bool) { return r.Tx.GetRow(r.rowKey(member)) }
 
-// Ahead tells that the rows of members are about to be read; they are every step-th of
-// a list, from the first on.
+// Ahead prefetches the rows of every step-th of members, from the first on, where that is
+// worth while.
 func (r *Rows) Ahead(members [][]byte, step int) {
 	if !r.Tx.Ahead((len(members) + step - 1) / step) {
 		return
@@ -66,15 +66,15 @@ func (r *Rows) Ahead(members [][]byte, step int) {
 	r.Tx.FetchExpected()
 }
 
-// Put writes a member's row. The caller keeps the size.
+// Put writes a member's row. The caller maintains Ref.Size.
 func (r *Rows) Put(member, value []byte) { r.Tx.PutRow(r.rowKey(member), value) }
 
-// Delete deletes a member's row. The caller keeps the size.
+// Delete deletes a member's row. The caller maintains Ref.Size.
 func (r *Rows) Delete(member []byte) { r.Tx.DeleteRow(r.rowKey(member)) }
 
-// Each visits the members until visit says false. Bytes are valid during the call
-// only. Visit may read, and write rows of other values; of this one it may delete
-// the member that it is called with.
+// Each visits the members until visit returns false. Bytes are valid during the call
+// only. visit may read, write rows of other values, and delete the row of the member
+// that it is called with.
 func (r *Rows) Each(visit func(member, value []byte) bool) {
 	it := r.Tx.IterKind(r.Ref, keyspace.SubRow, nil, nil, false)
 	defer r.Tx.CloseRows(it)
@@ -85,8 +85,8 @@ func (r *Rows) Each(visit func(member, value []byte) bool) {
 	}
 }
 
-// whole says whether a row's key has room for a hash; a key that has not is a
-// failure of the execution.
+// whole reports whether a row's key is long enough for a hash; a shorter key fails the
+// execution.
 func (r *Rows) whole(row []byte) bool {
 	if len(row) < keyHead {
 		r.Tx.Fail(fmt.Errorf("%w: the key of a member's row is % x", engine.ErrCorrupt, row))

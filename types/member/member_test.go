@@ -154,7 +154,7 @@ func TestSampleIsFair(t *testing.T) {
 	}
 }
 
-// Only members that live says true for are drawn, each equally likely.
+// Only members that live reports true for are drawn, each equally likely.
 func TestLive(t *testing.T) {
 	t.Parallel()
 	names := uneven(300)
@@ -238,6 +238,10 @@ type countedRows struct {
 
 func (c counted) Iter(lo, hi []byte, reverse bool) engine.Iterator {
 	return countedRows{c.View.Iter(lo, hi, reverse), c.rows}
+}
+
+func (c counted) Edge(lo, hi []byte, reverse bool, b []byte) ([]byte, int, bool, error) {
+	return engine.EdgeByIter(c, lo, hi, reverse, b)
 }
 
 func (c countedRows) Next() bool { *c.rows++; return c.Iterator.Next() }

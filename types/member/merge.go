@@ -8,35 +8,35 @@ import (
 	"redoubt/keyspace"
 )
 
-// Cursor stands on a member of a value, in the order of hashes. It reads a page of
-// members at a time: an engine may have to keep what changes under an open iterator.
+// Cursor walks over the members of a value, in the order of hashes. It reads a page at a
+// time: an open iterator may force an engine to keep old versions of rows.
 type Cursor struct {
-	rows   *Rows // nil for a value that has none
+	rows   *Rows // nil for a value without rows
 	tx     *keyspace.Tx
-	page   []byte // hash, member and value of those that come next
-	ends   []int  // where each of them ends: the key, then the value
+	page   []byte // hash, member and value of the next members
+	ends   []int  // the end in page of each key, then of its value
 	at     int    // index into ends
 	whole  bool   // there is no further page
-	from   []byte // where it begins
+	from   []byte // where the next page begins
 	key    []byte // hash and member
 	value  []byte
 	more   bool
 	Source int // the number that the cursor was made with
 }
 
-// pageMembers and pageBytes are how much is read at a time.
+// pageMembers and pageBytes limit a page.
 const (
 	pageMembers = 512
 	pageBytes   = 64 << 10
 )
 
-// Cursor begins a walk over the rows.
+// Cursor returns a cursor over the rows.
 func (r *Rows) Cursor(source int) *Cursor {
 	return &Cursor{rows: r, tx: r.Tx, Source: source}
 }
 
-// Small begins a walk over members that have no rows. each visits them, with the values
-// that rows would have.
+// Small returns a cursor over members without rows. each visits them, with the values that
+// rows would have.
 func Small(tx *keyspace.Tx, source int, each func(visit func(member, value []byte) bool)) *Cursor {
 	type one struct{ key, value []byte }
 	var list []one
@@ -91,12 +91,12 @@ func (c *Cursor) next() {
 	}
 }
 
-// Value is that of the member's row.
+// Value is the value of the member's row.
 func (c *Cursor) Value() []byte { return c.value }
 
-// Merge visits the members of several values, each once, with the cursors that stand
-// on it, in their order. Bytes are valid during the call only. Visit may read, and
-// write rows of other values.
+// Merge visits the members of several values in the order of hashes, each once, with the
+// cursors that are at the member, until visit returns false. Bytes are valid during the
+// call only. visit may read, and write rows of other values.
 func Merge(cursors []*Cursor, visit func(member []byte, at []*Cursor) bool) {
 	if len(cursors) == 0 {
 		return

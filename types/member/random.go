@@ -7,39 +7,38 @@ import (
 	"redoubt/keyspace"
 )
 
-// A member is drawn so: the range of hashes is cut into parts that hold a few
-// members each; a part is drawn, and a number below a bound that hardly any part
-// reaches. If the part has a member of that number it is the one, else both are
-// drawn again. So each member is as likely as any other, whatever its name is and
-// however the hashes of the others lie.
+// A random member is drawn by rejection sampling: the range of hashes is cut into
+// parts that hold a few members each; draw a part, and a number below a bound that
+// hardly any part reaches. If the part has a member of that number, return it, else
+// draw both again. So all members are equally likely, whatever the distribution of
+// their hashes.
 //
-// On the way a draw comes to about as many rows as the bound says, in so many
-// ranges as it is larger than what a part holds; opening a range costs as much as
-// some ten rows. Parts of 8 are the cheapest then. Where the engine has to read a disk
-// opening a range costs as much as a hundred rows, and parts of 32 are.
+// A draw reads about as many rows as the bound, in bound / (members per part) ranges;
+// opening a range costs as much as some ten rows. Parts of 8 are the cheapest then.
+// Where the engine must read a disk, opening a range costs as much as a hundred rows,
+// and parts of 32 are the cheapest.
 //
-// A part that holds more than the bound comes up once in some ten million parts,
-// or when somebody chose members by their hashes. Then the bound is raised, and
-// when that does not help all members are walked over.
+// One in some ten million parts holds more than the bound, unless a client chose
+// members by their hashes. Then the bound is raised, and if that does not suffice, all
+// members are walked over.
 const (
 	perPart   = 8
 	bound     = 28 // perPart plus 7 standard deviations
 	coldPart  = 32
 	coldBound = 72 // likewise
-	// maxRaised is how many times the bound is raised to at the most.
+	// maxRaised is the largest factor by which the bound is raised.
 	maxRaised = 8
-	// maxDraws is how often it is tried: it succeeds in a third of the cases.
+	// maxDraws is the most attempts of a draw; about a third of them succeed.
 	maxDraws = 64
-	// pickWork is about how many rows one could walk over in the time in which
-	// a member is drawn.
+	// pickWork is about the cost of drawing a member, in rows of a walk.
 	pickWork = 64
 )
 
-// rowWork is what looking at a row weighs, in the terms of Tx.Heavy.
+// rowWork is the cost of reading a row, in the unit of Tx.Heavy.
 const rowWork = 64
 
-// Pick returns a member for which live says true, each equally likely; nil live
-// stands for all. The bytes stay valid until the end of the execution. It says
+// Pick returns a random member for which live returns true, each equally likely; nil
+// live stands for all. The bytes stay valid until the end of the execution. ok is
 // false if there is none.
 func (r *Rows) Pick(rng *rand.Rand, live func(value []byte) bool) (member, value []byte, ok bool) {
 	if member, value, ok = r.draw(rng, live); ok {
@@ -48,10 +47,10 @@ func (r *Rows) Pick(rng *rand.Rand, live func(value []byte) bool) (member, value
 	return r.walkPick(rng, live)
 }
 
-// draw is Pick without walking. It says false also when it had no luck.
+// draw is Pick without the walk. ok is also false if all attempts failed.
 func (r *Rows) draw(rng *rand.Rand, live func(value []byte) bool) (member, value []byte, ok bool) {
 	per, below := int64(perPart), bound
-	if live == nil { // an engine may know of a shorter way
+	if live == nil { // the engine may draw a row itself
 		per, below = coldPart, coldBound
 		if rest, ok := r.Tx.AnyKind(r.Ref, keyspace.SubRow, rng.IntN, nil); ok && len(rest) >= hashSize {
 			if value, ok = r.Get(rest[hashSize:]); ok {
@@ -88,7 +87,7 @@ func (r *Rows) draw(rng *rand.Rand, live func(value []byte) bool) (member, value
 	return nil, nil, false
 }
 
-// edge is the first hash of a part; nil behind the last.
+// edge is the first hash of a part; nil after the last part.
 func edge(b []byte, part, parts uint64) []byte {
 	if part == parts {
 		return nil
@@ -114,20 +113,21 @@ func (r *Rows) walkPick(rng *rand.Rand, live func(value []byte) bool) (member, v
 	return member, value, ok
 }
 
-// Sample visits count different members for which live says true, in no order,
-// or all if there are no more; each such choice is equally likely. What visit may
-// do is what it may do in Each.
+// Sample visits count different members for which live reports true, in no order,
+// or all if there are no more; each such choice is equally likely. visit may
+// do what it may do in Each.
 func (r *Rows) Sample(count int64, rng *rand.Rand, live func(value []byte) bool, visit func(member, value []byte)) {
 	if !r.Sparse(count) || !r.drawSample(count, rng, live, visit) {
 		r.walkSample(count, rng, live, visit)
 	}
 }
 
-// Sparse says whether so many members are so few of all that they are drawn one by
-// one; else the members are walked over.
+// Sparse reports whether drawing count members one by one is cheaper than a walk over
+// all.
 func (r *Rows) Sparse(count int64) bool { return count <= r.Ref.Size/pickWork }
 
-// drawSample says false, and has visited nobody, when it had no luck.
+// drawSample is Sample by single draws. It returns false, before any visit, if too many
+// draws failed.
 func (r *Rows) drawSample(count int64, rng *rand.Rand, live func(value []byte) bool, visit func(member, value []byte)) bool {
 	if r.Tx.Heavy(count * pickWork * rowWork) {
 		return true
@@ -158,8 +158,8 @@ func (r *Rows) drawSample(count int64, rng *rand.Rand, live func(value []byte) b
 	return true
 }
 
-// walkSample chooses while it walks: of the rows that are left each is taken with
-// the chance that makes the number come out right.
+// walkSample is selection sampling in one walk: it visits each row with the probability
+// (members still wanted) / (members left).
 func (r *Rows) walkSample(count int64, rng *rand.Rand, live func(value []byte) bool, visit func(member, value []byte)) {
 	if count <= 0 || r.Tx.Heavy(r.Ref.Size*rowWork) {
 		return

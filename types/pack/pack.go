@@ -1,10 +1,10 @@
 // Package pack is the form of small collections, inside their meta row: a count
-// and then the entries, each with its length in front.
+// and then the entries, each prefixed with its length.
 //
 //	count:2 (length:uvarint bytes)*
 //
-// What an entry is, is the type's matter. A Buf is edited in place, so it must
-// be the editor's own: see keyspace.Tx.Own.
+// The types define what an entry means. A Buf is edited in place, so the editor
+// must own it: see keyspace.Tx.Own.
 package pack
 
 import (
@@ -14,13 +14,13 @@ import (
 	"redoubt/engine"
 )
 
-// MaxBytes is how long a packed body may be: a collection that is larger unfolds
-// into rows whatever its limits say, since each change rewrites it all.
+// MaxBytes is the largest packed body: a larger collection unfolds into rows
+// whatever its limits, since each change rewrites the whole body.
 const MaxBytes = 64 << 10
 
-// MaxHashBytes is MaxBytes for hashes. They may hold a value of nearly 64 KB and
-// something besides, as Redis lets them; and since fields differ, even so long a
-// hash has fewer entries than can be counted.
+// MaxHashBytes is MaxBytes for hashes. As in Redis, a packed hash may hold a value
+// of nearly 64 KB and other fields; since fields differ, even so large a hash has
+// fewer entries than the count can hold.
 const MaxHashBytes = 80 << 10
 
 // head is the length of the count.
@@ -29,7 +29,7 @@ const head = 2
 // Buf is a packed body. A nil Buf has no entries.
 type Buf []byte
 
-// Len is how many entries there are.
+// Len is the number of entries.
 func (b Buf) Len() int {
 	if len(b) < head {
 		return 0
@@ -40,7 +40,7 @@ func (b Buf) Len() int {
 // First is the offset of the first entry.
 func (b Buf) First() int { return head }
 
-// At returns the entry at an offset, and the offset of the next. It says false
+// At returns the entry at an offset, and the offset of the next. It reports false
 // at the end.
 func (b Buf) At(off int) (entry []byte, next int, ok bool) {
 	if off >= len(b) {
@@ -61,7 +61,7 @@ func (b Buf) At(off int) (entry []byte, next int, ok bool) {
 	return b[from:next:next], next, true
 }
 
-// Size is how many bytes an entry takes.
+// Size is the number of bytes of an entry, with its length.
 func Size(entry []byte) int { return uvarintLen(uint64(len(entry))) + len(entry) }
 
 func uvarintLen(n uint64) int {
@@ -72,13 +72,13 @@ func uvarintLen(n uint64) int {
 	return size
 }
 
-// AppendEntry appends an entry to bytes that are to become entries.
+// AppendEntry appends an entry, with its length, to b, which has no count.
 func AppendEntry(b, entry []byte) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(entry))), entry...)
 }
 
-// Splice replaces the bytes from an offset up to another, which were so many
-// entries, by other entries. These must not be bytes of b, which move.
+// Splice replaces the bytes [from, to), which are removed entries, with other
+// entries, which must not share memory with b.
 func (b Buf) Splice(from, to, removed int, entries ...[]byte) Buf {
 	if len(b) < head {
 		b = append(b[:0], 0, 0)
@@ -109,7 +109,7 @@ var zeros [256]byte
 // Append appends entries.
 func (b Buf) Append(entries ...[]byte) Buf { return b.Splice(len(b), len(b), 0, entries...) }
 
-// Check says what is wrong with the bytes, wrapping engine.ErrCorrupt.
+// Check returns what is wrong with the bytes, wrapping engine.ErrCorrupt.
 func (b Buf) Check() error {
 	if len(b) == 0 {
 		return nil

@@ -11,8 +11,8 @@ import (
 )
 
 // Intersection, union and difference of sets, one member at a time and without a
-// copy of the result: a member belongs to it, or not, by what the other sets say.
-// So a result may be visited twice, to count it and then to reply it.
+// copy of the result: lookups in the other sets decide on each member. So a result
+// may be visited twice, to count the members and then to write the reply.
 
 // Group are sets that were read together.
 type Group struct {
@@ -33,7 +33,7 @@ func ReadAll(tx *keyspace.Tx, keys [][]byte) (*Group, error) {
 	return g, nil
 }
 
-// Weight is what walking over all sets costs, in the terms of keyspace.Tx.Heavy.
+// Weight is the cost of a walk over all sets, in the unit of keyspace.Tx.Heavy.
 func (g *Group) Weight() (sum int64) {
 	for _, s := range g.sets {
 		sum += s.Weight()
@@ -41,7 +41,7 @@ func (g *Group) Weight() (sum int64) {
 	return sum
 }
 
-// bySize returns the sets, none of them twice, the smallest first.
+// bySize returns the sets, the smallest first, without repetitions of that one.
 func (g *Group) bySize() []*Set {
 	list := slices.Clone(g.sets)
 	slices.SortStableFunc(list, func(a, b *Set) int { return bySizeDown(b, a) })
@@ -51,13 +51,13 @@ func (g *Group) bySize() []*Set {
 
 func (s *Set) same(t *Set) bool { return bytes.Equal(s.key, t.key) }
 
-// within returns what says whether a set has a member, for someone who will ask
-// often: a packed set is made a map.
+// within returns a function that reports whether the set has a member. For often calls
+// of it, the members of a packed set may be put into a map.
 func (s *Set) within(often int64) func(member []byte) bool {
-	if s.enc != keyspace.Packed || often*s.Size() < manyLooks {
+	if s.enc != keyspace.Packed || often*s.Len() < manyLooks {
 		return s.Has
 	}
-	members := make(map[string]struct{}, s.Size())
+	members := make(map[string]struct{}, s.Len())
 	s.Each(func(m []byte) bool {
 		members[string(m)] = struct{}{}
 		return true
@@ -68,10 +68,10 @@ func (s *Set) within(often int64) func(member []byte) bool {
 	}
 }
 
-// manyLooks is how many looks at an entry cost more than making a map.
+// manyLooks is the number of comparisons above which a map is cheaper.
 const manyLooks = 1 << 14
 
-// anyOf says whether one of the sets has a member.
+// anyOf returns a function that reports whether any of the sets has a member; see within.
 func anyOf(sets []*Set, often int64) func(member []byte) bool {
 	ask := make([]func([]byte) bool, len(sets))
 	for i, s := range sets {
@@ -87,12 +87,12 @@ func anyOf(sets []*Set, often int64) func(member []byte) bool {
 	}
 }
 
-// Inter visits the members that are in all sets, until visit says false: it walks
+// Inter visits the members that are in all sets, until visit returns false: it walks
 // over the smallest set and looks its members up in the others.
 func (g *Group) Inter(visit func(member []byte) bool) {
 	list := g.bySize()
 	first, others := list[0], list[1:]
-	if first.Size() == 0 || g.tx.Heavy(first.Weight()*int64(1+len(others))) {
+	if first.Len() == 0 || g.tx.Heavy(first.Weight()*int64(1+len(others))) {
 		return
 	}
 	first.eachAhead(others, func(m []byte) bool {
@@ -105,11 +105,11 @@ func (g *Group) Inter(visit func(member []byte) bool) {
 	})
 }
 
-// eachAhead is Each for a visitor that looks the members up in other sets: where that
-// is worth while, members are gathered and the others told of them.
+// eachAhead is Each for a visitor that looks the members up in other sets: where that is
+// worth while, members are collected in pages, whose rows in the others are prefetched.
 func (s *Set) eachAhead(others []*Set, visit func(member []byte) bool) {
 	large := func(t *Set) bool { return !t.Small() }
-	if !slices.ContainsFunc(others, large) || !s.tx.Ahead(int(min(s.Size(), aheadPage))) {
+	if !slices.ContainsFunc(others, large) || !s.tx.Ahead(int(min(s.Len(), aheadPage))) {
 		if s.Small() || !s.tx.Writable {
 			s.Each(visit)
 		} else { // what is stored may be much
@@ -148,14 +148,14 @@ func (s *Set) eachAhead(others []*Set, visit func(member []byte) bool) {
 	}
 }
 
-// aheadPage is how many members are looked up together.
+// aheadPage is the number of members that are prefetched together.
 const aheadPage = 256
 
-// Union visits the members that are in any set, until visit says false. The large
-// sets come first: their rows are walked over side by side, in the order of hashes that
-// they have in common. If they are many, one comes behind the other, the largest first,
-// and a member is new if no set before has it. The members of small sets, which may be
-// very many sets, are remembered.
+// Union visits the members that are in any set, until visit returns false. The large
+// sets come first, in a merge of their rows, which share the order of hashes. Above
+// mergeMost sets, they are walked one after the other, the largest first, and a member is
+// new if no previous set has it. Then come the small sets, which may be very many; their
+// members are kept in a map.
 func (g *Group) Union(visit func(member []byte) bool) {
 	if g.tx.Heavy(g.Weight()) {
 		return
@@ -169,7 +169,7 @@ func (g *Group) Union(visit func(member []byte) bool) {
 		apart = nil
 	}
 	for i, s := range apart {
-		known := anyOf(large[:i], s.Size())
+		known := anyOf(large[:i], s.Len())
 		more := true
 		s.eachAhead(large[:i], func(m []byte) bool {
 			more = g.tx.Err() == nil && (known(m) || visit(m))
@@ -200,12 +200,12 @@ func (g *Group) Union(visit func(member []byte) bool) {
 }
 
 const (
-	mergeMost = 32 // sets that are walked over side by side
-	seenBytes = 64 // what a remembered member takes besides its bytes
+	mergeMost = 32 // the most sets that are merged
+	seenBytes = 64 // memory of a member in the map besides its bytes
 )
 
-// merge visits the members of several large sets, each once. It says whether visit wants
-// more.
+// merge visits the members of several large sets, each once. It returns false if the
+// walk is to end.
 func (g *Group) merge(list []*Set, visit func(member []byte) bool) (more bool) {
 	cursors := make([]*member.Cursor, len(list))
 	for i, s := range list {
@@ -219,12 +219,12 @@ func (g *Group) merge(list []*Set, visit func(member []byte) bool) (more bool) {
 	return more && g.tx.Err() == nil
 }
 
-// distinct returns the sets that have members, none of them twice: those in rows,
-// the largest first, and the others.
+// distinct returns the sets that have members, without repetitions: large are those
+// in rows, the largest first, small the others.
 func (g *Group) distinct() (large, small []*Set) {
 	keys := make(map[string]struct{}, len(g.sets))
 	for _, s := range g.sets {
-		if _, dup := keys[string(s.key)]; dup || s.Size() == 0 {
+		if _, dup := keys[string(s.key)]; dup || s.Len() == 0 {
 			continue
 		}
 		keys[string(s.key)] = struct{}{}
@@ -238,10 +238,10 @@ func (g *Group) distinct() (large, small []*Set) {
 	return large, small
 }
 
-func bySizeDown(a, b *Set) int { return cmp.Compare(b.Size(), a.Size()) }
+func bySizeDown(a, b *Set) int { return cmp.Compare(b.Len(), a.Len()) }
 
 // Diff visits the members of the first set that are in none of the others, until
-// visit says false.
+// visit returns false.
 func (g *Group) Diff(visit func(member []byte) bool) {
 	first := g.sets[0]
 	var others []*Set
@@ -249,86 +249,65 @@ func (g *Group) Diff(visit func(member []byte) bool) {
 		if first.same(s) {
 			return
 		}
-		if s.Size() > 0 {
+		if s.Len() > 0 {
 			others = append(others, s)
 		}
 	}
-	// Where a large set is, a member is likely to be.
+	// A large set is the most likely to have a member.
 	slices.SortStableFunc(others, bySizeDown)
 	if g.tx.Heavy(first.Weight() * int64(1+len(others))) {
 		return
 	}
-	known := anyOf(others, first.Size())
+	known := anyOf(others, first.Len())
 	first.eachAhead(others, func(m []byte) bool {
 		return g.tx.Err() == nil && (known(m) || visit(m))
 	})
 }
 
-// Build begins a new set for a key, whatever is there. It is stored by Replace.
-func Build(tx *keyspace.Tx, key []byte, limits *types.Limits) *Set {
-	return &Set{tx: tx, key: key, limits: limits, enc: keyspace.Integers}
-}
-
-// Replace makes the built set the key's value, without a time of death; without
-// members the key goes. It notes the event, and returns the size.
-func (s *Set) Replace(event string) int64 {
-	old := s.tx.Find(s.key)
-	n := s.Size()
-	switch {
-	case n > 0:
-		s.tx.Store(s.key, old, s.meta(0))
-		s.tx.Changed(keyspace.SetEv, event, s.key)
-	case old.Exists():
-		s.tx.Remove(s.key, old)
-		s.tx.Changed(keyspace.Generic, "del", s.key)
-	}
-	return n
-}
-
-// InterStore makes a key the intersection. In Redis the result begins as integers
-// if the smallest set is such, else as a listpack, and becomes integers in the
-// end if its members are few and all integers. Here it begins as integers in any
-// case, and when they are too many goes on as Redis would have.
-func (g *Group) InterStore(key []byte, limits *types.Limits) int64 {
-	s := Build(g.tx, key, limits)
+// CreateInter returns a new set, as Create does, with the intersection. In Redis the
+// result begins as an intset if the smallest set is one, else as a listpack, which is
+// finally converted to an intset if its members are few integers. Here the result always
+// begins as Integers, and continues with Redis's form when there are too many.
+func (g *Group) CreateInter(key []byte, limits *types.Limits) *Set {
+	s := Create(g.tx, key, limits)
 	s.loose = g.bySize()[0].enc != keyspace.Integers
 	g.Inter(s.collect)
-	return s.Replace("sinterstore")
+	return s
 }
 
-// UnionStore makes a key the union.
-func (g *Group) UnionStore(key []byte, limits *types.Limits) int64 {
-	s := Build(g.tx, key, limits)
+// CreateUnion returns a new set, as Create does, with the union.
+func (g *Group) CreateUnion(key []byte, limits *types.Limits) *Set {
+	s := Create(g.tx, key, limits)
 	g.Union(s.collect)
-	return s.Replace("sunionstore")
+	return s
 }
 
-// DiffStore makes a key the difference. When the first set is large compared to
-// the others, Redis puts all of it into the result before it takes the others
-// away, which shows in the form.
-func (g *Group) DiffStore(key []byte, limits *types.Limits) int64 {
-	s := Build(g.tx, key, limits)
+// CreateDiff returns a new set, as Create does, with the difference. If the first set is
+// large compared to the others, Redis copies it to the result and removes the others'
+// members, which shows in the form of the result.
+func (g *Group) CreateDiff(key []byte, limits *types.Limits) *Set {
+	s := Create(g.tx, key, limits)
 	if g.subtracts() {
 		s.become(formOf(g.sets[0], limits))
 	}
 	g.Diff(s.collect)
-	return s.Replace("sdiffstore")
+	return s
 }
 
-// collect adds a member that is new.
+// collect adds a new member, and reports whether to go on.
 func (s *Set) collect(member []byte) bool {
 	s.insert(member)
 	return s.tx.Err() == nil
 }
 
-// subtracts says whether Redis would take the other sets from a copy of the first.
+// subtracts reports whether Redis would remove the other sets from a copy of the first.
 func (g *Group) subtracts() bool {
 	first := g.sets[0]
 	one, two := int64(0), int64(0)
 	for _, s := range g.sets {
 		if s.Exists() {
-			one += first.Size()
-			two += s.Size()
+			one += first.Len()
+			two += s.Len()
 		}
 	}
 	return one/2 > two
@@ -336,10 +315,10 @@ func (g *Group) subtracts() bool {
 
 // formOf is the form that a new set gets when the members of s are added to it.
 func formOf(s *Set, limits *types.Limits) keyspace.Encoding {
-	if s.Size() > max(limits.SetIntegers, limits.SetEntries) {
+	if s.Len() > max(limits.SetIntegers, limits.SetEntries) {
 		return keyspace.Rows
 	}
-	t := Build(s.tx, s.key, limits)
+	t := &Set{tx: s.tx, key: s.key, limits: limits, enc: keyspace.Integers}
 	s.Each(func(m []byte) bool {
 		enc := t.fit(m)
 		if enc == keyspace.Rows {

@@ -47,12 +47,11 @@ func TestAlgebra(t *testing.T) {
 		before := w.rows()
 		for name, op := range map[string]struct {
 			visit func(*Group, func([]byte) bool)
-			store func(*Group, []byte, *types.Limits) int64
 			want  map[string]bool
 		}{
-			"inter": {(*Group).Inter, (*Group).InterStore, inter},
-			"union": {(*Group).Union, (*Group).UnionStore, union},
-			"diff":  {(*Group).Diff, (*Group).DiffStore, diff},
+			"inter": {(*Group).Inter, inter},
+			"union": {(*Group).Union, union},
+			"diff":  {(*Group).Diff, diff},
 		} {
 			got := map[string]bool{}
 			w.group(keys, func(g *Group) {
@@ -78,16 +77,17 @@ func TestAlgebra(t *testing.T) {
 			t.Fatalf("looking made %d rows of %d", w.rows(), before)
 		}
 		// One of them is stored.
-		store, want := (*Group).InterStore, inter
+		create, want := (*Group).CreateInter, inter
 		switch w.rng.IntN(3) {
 		case 0:
-			store, want = (*Group).UnionStore, union
+			create, want = (*Group).CreateUnion, union
 		case 1:
-			store, want = (*Group).DiffStore, diff
+			create, want = (*Group).CreateDiff, diff
 		}
 		w.group(keys, func(g *Group) {
-			if n := store(g, []byte(to), &w.limits); n != int64(len(want)) {
-				t.Fatalf("%d members are said to be stored, not %d", n, len(want))
+			s := create(g, []byte(to), &w.limits)
+			if gone := s.Save(); s.Len() != int64(len(want)) || gone != (len(want) == 0) {
+				t.Fatalf("%d members are stored, not %d; Save says %v", s.Len(), len(want), gone)
 			}
 		})
 		if got, _ := w.look(to); !maps.Equal(got, want) && len(got)+len(want) > 0 {
@@ -141,6 +141,10 @@ func (c counted) Iter(lo, hi []byte, reverse bool) engine.Iterator {
 	return countedRows{c.View.Iter(lo, hi, reverse), c.rows}
 }
 
+func (c counted) Edge(lo, hi []byte, reverse bool, b []byte) ([]byte, int, bool, error) {
+	return engine.EdgeByIter(c, lo, hi, reverse, b)
+}
+
 func (c countedRows) Next() bool { *c.rows++; return c.Iterator.Next() }
 
 // Large sets cost what is touched.
@@ -187,7 +191,7 @@ func TestCosts(t *testing.T) {
 	cost("pop most", 0, size+1, []string{"large"}, func(_ *Group, s *Set) { s.PopMany(size-200, w.rng, func([]byte) {}) })
 	writes := 0
 	w.group([]string{"large", "other", "small"}, func(g *Group) {
-		g.UnionStore([]byte("to"), &w.limits)
+		g.CreateUnion([]byte("to"), &w.limits).Save()
 		writes = g.tx.Rows.Batch.Len()
 	})
 	if n := len(first(w.look("to"))); writes > n+4 {
@@ -257,7 +261,7 @@ func TestAllocations(t *testing.T) {
 			m, new := []byte("b"), []byte("m0x")
 			got := testing.AllocsPerRun(100, func() {
 				mark := tx.Start()
-				s, _ := Find(tx, key, &w.limits)
+				s, _ := Open(tx, key, &w.limits)
 				s.Expect(m, 1)
 				s.Add(m)
 				s.Add(new)

@@ -23,8 +23,8 @@ func corrupt(what string, n int) error {
 	return fmt.Errorf("%w: a set with %s %d", engine.ErrCorrupt, what, n)
 }
 
-// intForm: the numbers have their sign bit flipped, so that the order of the bytes
-// is theirs.
+// intForm is the form Integers. The numbers have their sign bit flipped, so that bytes
+// sort as numbers do.
 type intForm struct {
 	body []byte
 }
@@ -35,7 +35,7 @@ func (f *intForm) size() int64 { return int64(len(f.body) / 8) }
 
 func (f *intForm) at(i int) int64 { return int64(binary.BigEndian.Uint64(f.body[8*i:]) ^ flip) }
 
-// search returns where a number is or would be.
+// search returns the index at which a number is or would be.
 func (f *intForm) search(n int64) (at int, found bool) {
 	lo, hi := 0, len(f.body)/8
 	for lo < hi {
@@ -167,7 +167,7 @@ func (f *rowForm) remove(member []byte) bool {
 	return true
 }
 
-// delete takes a member away that is there.
+// delete removes a member, which must exist.
 func (f *rowForm) delete(member []byte) {
 	f.Delete(member)
 	f.Ref.Size--
@@ -177,10 +177,10 @@ func (f *rowForm) each(visit func(member []byte) bool) {
 	f.Each(func(m, _ []byte) bool { return visit(m) })
 }
 
-// fit returns the form in which there is room for another member. In a set of
-// integers a number too many makes it Rows, also where Packed could hold it.
+// fit returns the form that has room for another member. One integer too many turns
+// Integers into Rows, even where Packed would have room, unless the set is loose.
 func (s *Set) fit(member []byte) keyspace.Encoding {
-	n, body := s.Size(), 0
+	n, body := s.Len(), 0
 	switch s.enc {
 	case keyspace.Integers:
 		if isInteger(member) {
@@ -201,7 +201,7 @@ func (s *Set) fit(member []byte) keyspace.Encoding {
 	default:
 		return keyspace.Rows
 	}
-	// The entry has its length in front, and the first one the count.
+	// An entry has its length, and the body its count.
 	if n < s.limits.SetEntries && int64(len(member)) <= s.limits.SetValue && body+len(member)+8 <= pack.MaxBytes {
 		return keyspace.Packed
 	}
@@ -211,7 +211,7 @@ func (s *Set) fit(member []byte) keyspace.Encoding {
 // maxIntegers is a limit of Redis's own.
 const maxIntegers = 1 << 30
 
-// become gives the set a larger form.
+// become converts the set to a larger form.
 func (s *Set) become(enc keyspace.Encoding) {
 	if enc == s.enc {
 		return

@@ -9,24 +9,24 @@ import (
 	"redoubt/keyspace"
 )
 
-// Random members. Of a set in rows a few are drawn without walking over it; many
-// are chosen in one walk. Small sets are walked over always.
+// Random members. A few members of a set in rows are drawn one by one; many are chosen
+// in one walk. Small sets are always walked over.
 
-// Pick returns a member, each equally likely, or false from an empty set. It
-// stays valid until the end of the execution.
+// Pick returns a random member, each equally likely; ok is false if the set is empty.
+// The member stays valid until the end of the execution.
 func (s *Set) Pick(rng *rand.Rand) (member []byte, ok bool) {
 	if s.enc == keyspace.Rows {
 		member, _, ok = s.rows.Pick(rng, nil)
 		return member, ok
 	}
-	n := s.Size()
+	n := s.Len()
 	if n == 0 {
 		return nil, false
 	}
 	return s.nth(rng.Int64N(n))
 }
 
-// nth returns the member with a number from a small set.
+// nth returns the i-th member of a small set.
 func (s *Set) nth(i int64) (found []byte, ok bool) {
 	if s.enc == keyspace.Integers {
 		return strconv.AppendInt(s.tx.Own(nil, 20), s.ints.at(int(i)), 10), true
@@ -41,7 +41,7 @@ func (s *Set) nth(i int64) (found []byte, ok bool) {
 	return found, ok
 }
 
-// Pop takes a random member away and returns it.
+// Pop removes a random member and returns it.
 func (s *Set) Pop(rng *rand.Rand) (member []byte, ok bool) {
 	if member, ok = s.Pick(rng); !ok {
 		return nil, false
@@ -55,14 +55,14 @@ func (s *Set) Pop(rng *rand.Rand) (member []byte, ok bool) {
 	return member, true
 }
 
-// Sample visits so many different members, or all if there are no more; each
-// choice is equally likely. Visit must not change the set.
+// Sample visits count different members, or all if there are no more; each choice is
+// equally likely. visit must not change the set.
 func (s *Set) Sample(count int64, rng *rand.Rand, visit func(member []byte)) {
 	if s.enc == keyspace.Rows {
 		s.rows.Sample(count, rng, nil, func(m, _ []byte) { visit(m) })
 		return
 	}
-	c := chooser{rng, s.Size(), count}
+	c := chooser{rng, s.Len(), count}
 	s.Each(func(m []byte) bool {
 		if c.next() {
 			visit(m)
@@ -71,7 +71,7 @@ func (s *Set) Sample(count int64, rng *rand.Rand, visit func(member []byte)) {
 	})
 }
 
-// chooser takes count out of left things that it is asked about one by one.
+// chooser is selection sampling: it chooses count of the next left items.
 type chooser struct {
 	rng         *rand.Rand
 	left, count int64
@@ -85,11 +85,11 @@ func (c *chooser) next() bool {
 	return take
 }
 
-// PopMany takes count random members away, fewer than there are, and visits them.
-// What is left of a set when much goes is a new set, in the form that fits it, as
-// in Redis.
+// PopMany removes count random members, fewer than there are, and visits them. If most
+// members are removed, the rest becomes a new set in the form that fits it, as in
+// Redis.
 func (s *Set) PopMany(count int64, rng *rand.Rand, visit func(member []byte)) {
-	left := s.Size() - count
+	left := s.Len() - count
 	switch {
 	case left*moveRatio <= count:
 		s.popMost(left, rng, visit)
@@ -104,18 +104,18 @@ func (s *Set) PopMany(count int64, rng *rand.Rand, visit func(member []byte)) {
 	}
 }
 
-// moveRatio is how many times more members must go than stay for a new set.
+// moveRatio is the least ratio of removed to remaining members for a new set.
 const moveRatio = 5
 
 func (s *Set) popMost(left int64, rng *rand.Rand, visit func(member []byte)) {
 	if s.tx.Heavy(s.Weight()) {
 		return
 	}
-	rest := Build(s.tx, s.key, s.limits)
+	rest := &Set{tx: s.tx, key: s.key, limits: s.limits, enc: keyspace.Integers}
 	if s.enc != keyspace.Integers {
 		rest.become(keyspace.Packed)
 	}
-	c := chooser{rng, s.Size(), left}
+	c := chooser{rng, s.Len(), left}
 	s.Each(func(m []byte) bool {
 		if c.next() {
 			rest.insert(m)
@@ -131,7 +131,7 @@ func (s *Set) popWalk(count int64, rng *rand.Rand, visit func(member []byte)) {
 	if s.tx.Heavy(s.Weight()) {
 		return
 	}
-	c := chooser{rng, s.Size(), count}
+	c := chooser{rng, s.Len(), count}
 	if s.enc == keyspace.Rows {
 		s.rows.Each(func(m, _ []byte) bool {
 			if c.next() {
@@ -148,7 +148,7 @@ func (s *Set) popWalk(count int64, rng *rand.Rand, visit func(member []byte)) {
 		if c.next() {
 			visit(m)
 		} else {
-			rest.own(16 * int(s.Size()))
+			rest.own(16 * int(s.Len()))
 			rest.form().insert(m)
 		}
 		return true
@@ -156,13 +156,12 @@ func (s *Set) popWalk(count int64, rng *rand.Rand, visit func(member []byte)) {
 	s.ints, s.packed, s.changed = rest.ints, rest.packed, true
 }
 
-// Draw visits count random members; one may come more than once. It stops when
-// visit says false.
+// Draw visits count random members, with repetition, until visit returns false.
 func (s *Set) Draw(count int64, rng *rand.Rand, visit func(member []byte) bool) {
-	if s.enc == keyspace.Rows && s.tx.Heavy(min(count, s.Size())*rowWork) {
+	if s.enc == keyspace.Rows && s.tx.Heavy(min(count, s.Len())*rowWork) {
 		return
 	}
-	for count > 0 && s.Size() > 0 && s.tx.Err() == nil {
+	for count > 0 && s.Len() > 0 && s.tx.Err() == nil {
 		if s.enc == keyspace.Rows && s.rows.Sparse(count) {
 			s.drawOne(rng, &count, visit)
 			continue
@@ -186,7 +185,7 @@ func (s *Set) drawOne(rng *rand.Rand, count *int64, visit func(member []byte) bo
 	*count--
 }
 
-// drawMany is how many members are drawn by one walk over the set.
+// drawMany is the most members that are drawn in one walk over the set.
 const drawMany = 1 << 16
 
 // drawPage draws numbers, finds their members in one walk, and visits them in the
@@ -204,11 +203,11 @@ func (s *Set) drawPage(count int64, rng *rand.Rand, visit func(member []byte) bo
 	}
 	list := make([]drawn, count)
 	for i := range list {
-		list[i] = drawn{rng.Int64N(s.Size()), i}
+		list[i] = drawn{rng.Int64N(s.Len()), i}
 	}
 	slices.SortFunc(list, func(a, b drawn) int { return cmp.Compare(a.number, b.number) })
 	var page []byte
-	place := make([][2]int, count) // where in page each is
+	place := make([][2]int, count) // the range in page of each drawn member
 	next, number := 0, int64(0)
 	s.Each(func(m []byte) bool {
 		at := len(page)

@@ -5,12 +5,12 @@
 //
 //   - Integers: members that are all decimal integers, in the body of the meta row
 //     as numbers of 8 bytes in ascending order;
-//   - Packed: members in the body of the meta row, in the order in which they came;
+//   - Packed: members in the body of the meta row, in the order of insertion;
 //   - Rows: a row for each member, see package member. The row's value is empty.
 //
-// A set takes the next form when a member does not fit any more, by the rules of
-// Redis 7.2 (see fit), and keeps it when members go. What the set does is written
-// once, in this file, over what a form can do (type form).
+// A set takes a larger form when a member does not fit any more, by the rules of
+// Redis 7.2 (see fit), and keeps it when members are removed. The operations of a
+// set are in this file and use the interface form.
 package set
 
 import (
@@ -34,39 +34,41 @@ type Set struct {
 	packed  packForm
 	rows    rowForm
 	changed bool // the meta row must be written
-	loose   bool // see InterStore
+	fresh   bool // made by Create: replaces the key's value
+	loose   bool // see CreateInter
 }
 
-// form is what the forms can do.
+// form is the interface of the three forms.
 type form interface {
 	size() int64
 	has(member []byte) bool
-	// insert adds a member that is not there, and that fits.
+	// insert adds a new member, which must fit.
 	insert(member []byte)
 	remove(member []byte) bool
-	// each visits members until visit says false; bytes are valid during the
+	// each visits members until visit returns false; bytes are valid during the
 	// call, which may delete the member.
 	each(visit func(member []byte) bool)
 }
 
-// Find looks a key up that is about to be changed.
-func Find(tx *keyspace.Tx, key []byte, limits *types.Limits) (*Set, error) {
-	return of(tx, key, limits, tx.Find(key))
+// Open opens the set at a key that is about to be changed.
+func Open(tx *keyspace.Tx, key []byte, limits *types.Limits) (*Set, error) {
+	s, err := Of(tx, key, tx.Find(key))
+	if err == nil {
+		s.limits = limits
+	}
+	return s, err
 }
 
-// Read looks a key up for reading: it counts as a hit or a miss.
-func Read(tx *keyspace.Tx, key []byte) (*Set, error) { return of(tx, key, nil, tx.Read(key)) }
+// Read opens the set at a key for reading: the lookup counts as a hit or a miss.
+func Read(tx *keyspace.Tx, key []byte) (*Set, error) { return Of(tx, key, tx.Read(key)) }
 
-// Of makes a Set for reading of what Find returned for the key.
-func Of(tx *keyspace.Tx, key []byte, m keyspace.Meta) (*Set, error) { return of(tx, key, nil, m) }
-
-// of makes a Set of what is at a key; a missing key is an empty set.
-func of(tx *keyspace.Tx, key []byte, limits *types.Limits, m keyspace.Meta) (*Set, error) {
+// Of returns a Set for reading, from the meta row that Find or Read returned.
+func Of(tx *keyspace.Tx, key []byte, m keyspace.Meta) (*Set, error) {
 	if m.Exists() && m.Type != keyspace.Set {
 		return nil, types.ErrWrongType
 	}
 	s := pool.Get().(*Set)
-	s.tx, s.key, s.limits, s.old, s.enc = tx, key, limits, m, m.Encoding
+	s.tx, s.key, s.old, s.enc = tx, key, m, m.Encoding
 	if !m.Exists() {
 		s.enc = keyspace.Integers
 		return s, nil
@@ -87,10 +89,18 @@ func of(tx *keyspace.Tx, key []byte, limits *types.Limits, m keyspace.Meta) (*Se
 	return s, tx.Err()
 }
 
+// Create returns an empty set. Save replaces the key's value with it, of whatever type,
+// without an expiry.
+func Create(tx *keyspace.Tx, key []byte, limits *types.Limits) *Set {
+	s := pool.Get().(*Set)
+	s.tx, s.key, s.limits, s.old, s.enc, s.fresh = tx, key, limits, tx.Find(key), keyspace.Integers, true
+	return s
+}
+
 var pool = sync.Pool{New: func() any { return new(Set) }}
 
-// Release ends the use of the set. It need not be called; commands that are
-// frequent and short do, and so make no garbage.
+// Release ends the use of the set. Calling it is optional: frequent commands do, to
+// avoid garbage.
 func (s *Set) Release() {
 	*s = Set{}
 	pool.Put(s)
@@ -106,11 +116,11 @@ func (s *Set) form() form {
 	return &s.rows
 }
 
-// Exists says whether there is such a key.
+// Exists reports whether the key was there when it was opened.
 func (s *Set) Exists() bool { return s.old.Exists() }
 
-// Size is how many members there are.
-func (s *Set) Size() int64 {
+// Len is the number of members.
+func (s *Set) Len() int64 {
 	switch s.enc { // without an interface, for SCARD's sake
 	case keyspace.Integers:
 		return s.ints.size()
@@ -120,17 +130,17 @@ func (s *Set) Size() int64 {
 	return s.rows.size()
 }
 
-// Small says whether the set is in its meta row.
+// Small reports whether the set is in its meta row.
 func (s *Set) Small() bool { return s.enc != keyspace.Rows }
 
-// Has says whether the set has a member.
+// Has reports whether the set has a member.
 func (s *Set) Has(member []byte) bool { return s.form().has(member) }
 
-// Each visits the members until visit says false. Bytes are valid during the call
+// Each visits the members until visit returns false. Bytes are valid during the call
 // only. Visit must not change the set.
 func (s *Set) Each(visit func(member []byte) bool) { s.form().each(visit) }
 
-// Members begins a walk over the members in the order of their hashes.
+// Members returns a cursor over the members in the order of their hashes.
 func (s *Set) Members(source int) *member.Cursor {
 	if s.enc == keyspace.Rows {
 		return s.rows.Cursor(source)
@@ -140,8 +150,8 @@ func (s *Set) Members(source int) *member.Cursor {
 	})
 }
 
-// Expect tells how many members will be added, of which this is the first: it
-// decides on the form of a new set, and may make that of an old one a larger one.
+// Expect prepares the set for count members that will be added, the first of which is
+// first: it chooses the form of a new set, and may convert an old one to a larger form.
 func (s *Set) Expect(first []byte, count int) {
 	n := int64(count)
 	switch {
@@ -157,14 +167,14 @@ func (s *Set) Expect(first []byte, count int) {
 	}
 }
 
-// Ahead tells that these members are about to be looked up, where that is worth while.
+// Ahead prefetches the rows of members that are about to be read, where that is worth while.
 func (s *Set) Ahead(members [][]byte) {
 	if len(members) > 1 && s.old.External() {
 		s.rows.Ahead(members, 1)
 	}
 }
 
-// Add adds a member and says whether it is new.
+// Add adds a member and reports whether it is new.
 func (s *Set) Add(member []byte) bool {
 	if s.form().has(member) || s.tx.Err() != nil {
 		return false
@@ -173,7 +183,7 @@ func (s *Set) Add(member []byte) bool {
 	return true
 }
 
-// insert adds a member that is not there.
+// insert adds a new member.
 func (s *Set) insert(member []byte) {
 	if enc := s.fit(member); enc != s.enc {
 		s.become(enc)
@@ -183,7 +193,7 @@ func (s *Set) insert(member []byte) {
 	s.changed = true
 }
 
-// Remove takes a member away and says whether it was there.
+// Remove removes a member and reports whether the set had it.
 func (s *Set) Remove(member []byte) bool {
 	f := s.form()
 	if s.enc != keyspace.Rows && !s.changed {
@@ -199,7 +209,8 @@ func (s *Set) Remove(member []byte) bool {
 	return true
 }
 
-// own makes the body of a small form one that may be changed.
+// own makes the body of a small form a copy that may be changed, with room for room more
+// bytes.
 func (s *Set) own(room int) {
 	if s.changed {
 		return
@@ -213,21 +224,27 @@ func (s *Set) own(room int) {
 	s.changed = true
 }
 
-// Save writes the set back if it has changed: without members the key goes.
-func (s *Set) Save() {
-	if !s.changed {
-		return
+// Save stores the changes. The key keeps its expiry, unless Create made the set; a key
+// without members is removed, and Save reports that.
+func (s *Set) Save() (gone bool) {
+	if !s.changed && !s.fresh {
+		return false
 	}
-	if s.Size() == 0 {
+	if s.Len() == 0 {
 		if s.old.Exists() {
 			s.tx.Remove(s.key, s.old)
 		}
-		return
+		return true
 	}
-	s.tx.Store(s.key, s.old, s.meta(s.old.Expire))
+	expire := s.old.Expire
+	if s.fresh {
+		expire = 0
+	}
+	s.tx.Store(s.key, s.old, s.meta(expire))
+	return false
 }
 
-// meta is the set as its meta row is to have it.
+// meta returns the meta row of the set.
 func (s *Set) meta(expire int64) keyspace.Meta {
 	m := keyspace.Meta{Type: keyspace.Set, Encoding: s.enc, Expire: expire}
 	switch s.enc {
@@ -241,20 +258,9 @@ func (s *Set) meta(expire int64) keyspace.Meta {
 	return m
 }
 
-// Note notes a change of so many members, as Redis does: one event, and one more
-// when the last member went.
-func (s *Set) Note(event string, members int) {
-	s.tx.Changed(keyspace.SetEv, event, s.key)
-	s.tx.FX.Changes += members - 1
-	if s.Size() == 0 {
-		s.tx.Note(keyspace.Generic, "del", s.key)
-	}
-}
-
-// Clear removes the key.
+// Clear removes all members without a walk: Save then removes the key.
 func (s *Set) Clear() {
-	s.tx.Remove(s.key, s.old)
-	s.enc, s.ints, s.packed, s.rows, s.changed = keyspace.Integers, intForm{}, packForm{}, rowForm{}, false
+	s.enc, s.ints, s.packed, s.rows, s.changed = keyspace.Integers, intForm{}, packForm{}, rowForm{}, true
 }
 
 // Scan visits about count members from a cursor on and returns the next cursor, 0
@@ -267,15 +273,15 @@ func (s *Set) Scan(cursor uint64, count int64, visit func(member []byte)) uint64
 		})
 		return 0
 	}
-	count = min(count, s.Size())
+	count = min(count, s.Len())
 	if s.tx.Heavy(count * rowWork) {
 		return 0
 	}
 	return s.rows.Scan(cursor, int(count), func(m, _ []byte) { visit(m) })
 }
 
-// rowWork is what looking at a row weighs, in the terms of keyspace.Tx.Heavy.
+// rowWork is the cost of reading a row, in the unit of keyspace.Tx.Heavy.
 const rowWork = 64
 
-// Weight is what walking over the set costs, in the same terms.
-func (s *Set) Weight() int64 { return s.Size() * rowWork }
+// Weight is the cost of a walk over the set, in the unit of keyspace.Tx.Heavy.
+func (s *Set) Weight() int64 { return s.Len() * rowWork }

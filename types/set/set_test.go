@@ -45,7 +45,7 @@ func newWorld(t testing.TB) *world {
 func (w *world) with(key string, f func(s *Set)) {
 	w.t.Helper()
 	w.Do(func(tx *keyspace.Tx) {
-		s, err := Find(tx, []byte(key), &w.limits)
+		s, err := Open(tx, []byte(key), &w.limits)
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -82,8 +82,8 @@ func (w *world) look(key string) (members map[string]bool, enc keyspace.Encoding
 			members[string(m)] = true
 			return true
 		})
-		if s.Size() != int64(len(members)) {
-			w.t.Fatalf("%d members, and it says %d", len(members), s.Size())
+		if s.Len() != int64(len(members)) {
+			w.t.Fatalf("%d members, and it says %d", len(members), s.Len())
 		}
 		for i := range len(s.ints.body) / 8 {
 			sorted = sorted && s.ints.at(i) >= last
@@ -366,7 +366,7 @@ func TestWrongType(t *testing.T) {
 	w := newWorld(t)
 	w.Do(func(tx *keyspace.Tx) {
 		tx.Store([]byte("k"), keyspace.Meta{}, keyspace.Meta{Type: keyspace.List, Body: []byte{0, 0}})
-		if _, err := Find(tx, []byte("k"), &w.limits); err != types.ErrWrongType {
+		if _, err := Open(tx, []byte("k"), &w.limits); err != types.ErrWrongType {
 			t.Errorf("a list is found: %v", err)
 		}
 		if _, err := ReadAll(tx, [][]byte{[]byte("none"), []byte("k")}); err != types.ErrWrongType {
@@ -399,7 +399,7 @@ func TestExpire(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		g.UnionStore([]byte("k"), &w.limits)
+		g.CreateUnion([]byte("k"), &w.limits).Save()
 	})
 	if expire() != 0 {
 		t.Error("SUNIONSTORE keeps the expiry")

@@ -13,7 +13,7 @@ func appendChunkKey(b []byte, r keyspace.Ref, index int64) []byte {
 	return binary.BigEndian.AppendUint32(keyspace.AppendRowKey(b, r, keyspace.SubRow), uint32(index))
 }
 
-// trim cuts the zeros at the end off.
+// trim removes the zeros at the end.
 func trim(b []byte) []byte {
 	n := len(b)
 	for n > 0 && b[n-1] == 0 {
@@ -24,7 +24,7 @@ func trim(b []byte) []byte {
 
 // Walk visits the stored bytes of [from, to), which must lie inside the string,
 // in ascending order, until visit returns false: pieces of data with the offset
-// of each. What no piece covers is zeros. A piece is valid during its visit.
+// of each. Bytes that no piece covers are zeros. A piece is valid during its visit.
 // A range that is large is moved to a worker first.
 func (v Value) Walk(tx *keyspace.Tx, from, to int64, visit func(at int64, piece []byte) bool) {
 	if from >= to {
@@ -65,8 +65,8 @@ func (v Value) AppendRange(tx *keyspace.Tx, dst []byte, from, to int64) []byte {
 	return appendZeros(dst, to-end)
 }
 
-// ReadAt fills b with the bytes at an offset; what is behind the end is zeros.
-// It is for a few bytes.
+// ReadAt fills b with the bytes at an offset; bytes past the end are zeros. ReadAt is
+// meant for a few bytes.
 func (v Value) ReadAt(tx *keyspace.Tx, off int64, b []byte) {
 	clear(b)
 	if body, ok := v.Inline(); ok {
@@ -135,7 +135,7 @@ func (v Value) Open(tx *keyspace.Tx, from, to int64) *Cursor {
 }
 
 // Next returns the next piece and its offset. The piece is valid until the
-// next call. It is not ok at the end.
+// next call. ok is false at the end.
 func (c *Cursor) Next() (at int64, piece []byte, ok bool) {
 	if c.it == nil {
 		if c.from >= c.to || c.inline == nil {
@@ -170,8 +170,8 @@ func (c *Cursor) Close() {
 	}
 }
 
-// Writer makes a new string out of pieces that come in order, without holding
-// more than one chunk of it, once it is longer than an inline string may be.
+// Writer makes a new string of pieces in order. Once the string exceeds inlineMax,
+// Writer holds at most one chunk in memory.
 type Writer struct {
 	tx   *keyspace.Tx
 	key  []byte
@@ -244,8 +244,8 @@ func (w *Writer) flush(piece []byte, index int64) {
 	w.buf = w.buf[:0]
 }
 
-// Store ends the value and makes it the key's. old is what Find returned for
-// the key, of whatever type. Its encoding is raw, however short it is.
+// Store stores the new string at the key. old is what Find returned for the key, of
+// whatever type. An inline string gets the encoding Raw, however short it is.
 func (w *Writer) Store(old keyspace.Meta, expire int64) {
 	m := keyspace.Meta{Type: keyspace.String, Encoding: keyspace.Raw, Expire: expire, Body: w.buf}
 	if w.ref.ID != 0 {

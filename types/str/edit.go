@@ -24,7 +24,7 @@ type Editor struct {
 	chunked bool
 	buf     []byte // the string, or the chunk number at without zeros at its end
 	ref     keyspace.Ref
-	stored  int64 // no chunk at or behind this offset was there before
+	stored  int64 // no chunk at or after this offset has a row
 	at      int64 // the number of the chunk in buf; -1 if none
 	dirty   bool  // buf differs from its row
 	row     []byte
@@ -42,7 +42,7 @@ func Edit(tx *keyspace.Tx, key []byte, size int64) (*Editor, error) {
 	return v.Edit(tx, key, size), nil
 }
 
-// Edit is Edit of a string that was found already.
+// Edit is the function Edit for a string that was found already.
 func (v Value) Edit(tx *keyspace.Tx, key []byte, size int64) *Editor {
 	e := editors.Get().(*Editor)
 	*e = Editor{tx: tx, key: key, old: v.Meta, size: max(size, v.Len()), at: -1, buf: e.buf[:0], row: e.row}
@@ -58,8 +58,7 @@ func (v Value) Edit(tx *keyspace.Tx, key []byte, size int64) *Editor {
 	return e
 }
 
-// unfold makes an inline string, which nothing was written to yet, a chunked
-// one.
+// unfold converts an inline string, before the first write, to a chunked one.
 func (e *Editor) unfold() {
 	e.chunked, e.ref, e.buf = true, e.tx.NewRef(e.key, 0), e.buf[:0]
 	e.Write(0, e.old.Body)
@@ -74,16 +73,16 @@ func (e *Editor) Release() {
 // Len is the length after the edit.
 func (e *Editor) Len() int64 { return e.size }
 
-// Grown says whether the edit makes the key, or makes its string longer.
+// Grown reports whether the edit creates the key, or makes its string longer.
 func (e *Editor) Grown() bool { return !e.old.Exists() || e.size != Value{e.old}.Len() }
 
-// Raw says whether the string was already kept as Redis keeps a string that
-// was edited.
+// Raw reports whether the string already had the encoding raw, which an edit gives it
+// in Redis.
 func (e *Editor) Raw() bool {
 	return e.old.Encoding == keyspace.Raw || e.old.Encoding == keyspace.Chunked
 }
 
-// Read fills b with the bytes at an offset; what is behind the end is zeros.
+// Read fills b with the bytes at an offset; bytes past the end are zeros.
 func (e *Editor) Read(off int64, b []byte) {
 	clear(b)
 	if !e.chunked {
@@ -131,8 +130,8 @@ func (e *Editor) Write(off int64, b []byte) {
 	}
 }
 
-// ahead tells that the first and the last chunk of a range, which it does not cover,
-// are about to be read.
+// ahead prefetches the first and the last chunk of a range that is about to be written,
+// if the range covers neither whole.
 func (e *Editor) ahead(from, to int64) {
 	first, last := from/chunkSize, (to-1)/chunkSize
 	if first < last && from%chunkSize > 0 && to%chunkSize > 0 && last*chunkSize < e.stored && e.tx.Ahead(2) {
@@ -144,7 +143,7 @@ func (e *Editor) ahead(from, to int64) {
 	}
 }
 
-// load makes a chunk the one in buf.
+// load reads a chunk into buf.
 func (e *Editor) load(index int64) {
 	if e.at == index {
 		return
@@ -159,7 +158,7 @@ func (e *Editor) load(index int64) {
 	}
 }
 
-// forget drops the chunk in buf, if it is this one, since it is overwritten.
+// forget drops the chunk index from buf, if buf has it: the chunk is overwritten.
 func (e *Editor) forget(index int64) {
 	if e.at == index {
 		e.at, e.dirty = -1, false
@@ -185,7 +184,7 @@ func (e *Editor) put(index int64, b []byte) {
 	e.stored = max(e.stored, (index+1)*chunkSize)
 }
 
-// Store keeps the edited string. The key's expiry stays.
+// Store stores the edited string. The key keeps its expiry.
 func (e *Editor) Store() {
 	m := keyspace.Meta{Type: keyspace.String, Encoding: keyspace.Raw, Expire: e.old.Expire, Body: e.buf}
 	if e.chunked {
@@ -222,7 +221,7 @@ func Append(tx *keyspace.Tx, key, data []byte, limit int64) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if !v.Exists() { // kept as SET keeps it
+	if !v.Exists() { // encoded as by SET
 		m := keyspace.Meta{Type: keyspace.String, Encoding: encoding(data), Body: data}
 		if m.Encoding == keyspace.Chunked {
 			setChunked(tx, key, v.Meta, data, 0)

@@ -39,7 +39,7 @@ func (s *store) do(f func(tx *keyspace.Tx)) {
 
 func (s *store) begin() {
 	s.t.Helper()
-	view, err := s.eng.Begin(true)
+	view, err := s.eng.Begin(engine.ViewOptions{})
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -34,8 +34,8 @@ func IncrBy(tx *keyspace.Tx, key []byte, delta int64) (int64, error) {
 	return n, nil
 }
 
-// IncrByFloat adds to the number at the key and returns the sum as it is kept.
-// It is never kept as an integer, even if it looks like one.
+// IncrByFloat adds to the number at the key and returns the sum as stored. The sum
+// never has the encoding Int, even if it is an integer.
 func IncrByFloat(tx *keyspace.Tx, key, delta []byte) ([]byte, error) {
 	v, err := Find(tx, key)
 	if err != nil {

@@ -5,10 +5,10 @@ import "math/bits"
 // The longest common subsequence of two strings.
 //
 // Redis fills a table of lengths L(i,j), 32 bits each, and walks back through
-// it. All the walk asks of the table is, where the bytes differ, whether
-// L(i-1,j) > L(i,j-1), and that is so just when L(i,j) = L(i,j-1)+1. So one bit
-// per cell says everything, and a row of such bits follows from the one before
-// it with a few operations on whole words (Crochemore, Iliopoulos, Pinzon and
+// it. Where the bytes differ, the walk needs only whether L(i-1,j) > L(i,j-1),
+// which holds if and only if L(i,j) = L(i,j-1)+1. So one bit per cell suffices,
+// and a row of such bits is computed from the previous one with a few operations
+// on whole words (Crochemore, Iliopoulos, Pinzon and
 // Reid; Hyyrö). That is 1/32 of the memory and far less than 1/32 of the time,
 // with the same matches.
 

@@ -11,11 +11,11 @@
 //     of a chunk are not stored, nor is a chunk that has only zeros, so a
 //     sparse string costs its chunks with bits in them.
 //
-// A string that is written into becomes chunked past editMax already: setting a
+// A string that is edited in place becomes chunked past editMax already: setting a
 // bit of a bitmap of 60 KB should not write 60 KB. A string never goes back to
-// inline by itself: no command shortens one; replacing it makes a new value.
+// inline: no command shortens one; replacing a string makes a new value.
 //
-// Functions that change a key note the change and its event, as Redis names it.
+// Functions that change a key note the change and its event, named as in Redis.
 package str
 
 import (
@@ -39,7 +39,7 @@ const embeddedMax = 44
 // which reads as an empty string.
 type Value struct{ keyspace.Meta }
 
-// Of makes a Value of what Find returned.
+// Of returns the Value of a meta row that Find returned.
 func Of(m keyspace.Meta) (Value, error) {
 	if m.Type != keyspace.String && m.Exists() {
 		return Value{}, types.ErrWrongType
@@ -47,10 +47,10 @@ func Of(m keyspace.Meta) (Value, error) {
 	return Value{m}, nil
 }
 
-// Find looks a key up that is about to be changed.
+// Find looks up a key that is about to be changed.
 func Find(tx *keyspace.Tx, key []byte) (Value, error) { return Of(tx.Find(key)) }
 
-// Read looks a key up for reading: it counts as a hit or a miss.
+// Read looks up a key for reading: the lookup counts as a hit or a miss.
 func Read(tx *keyspace.Tx, key []byte) (Value, error) { return Of(tx.Read(key)) }
 
 // Len is the length in bytes.
@@ -62,7 +62,7 @@ func (v Value) Len() int64 {
 }
 
 // Inline returns the bytes of an inline string, valid until the end of the
-// execution; it says false for a chunked one.
+// execution; it reports false for a chunked one.
 func (v Value) Inline() ([]byte, bool) { return v.Body, !v.External() }
 
 // Int returns the value as an integer; a missing key is 0.
@@ -85,7 +85,7 @@ func Set(tx *keyspace.Tx, key []byte, old keyspace.Meta, value []byte, expire in
 	tx.Changed(keyspace.StringEv, "set", key)
 }
 
-// Put is Set that notes no change.
+// Put is Set without noting a change.
 func Put(tx *keyspace.Tx, key []byte, old keyspace.Meta, value []byte, expire int64) {
 	m := keyspace.Meta{Type: keyspace.String, Encoding: encoding(value), Expire: expire, Body: value}
 	if m.Encoding == keyspace.Chunked {
@@ -95,7 +95,7 @@ func Put(tx *keyspace.Tx, key []byte, old keyspace.Meta, value []byte, expire in
 	}
 }
 
-// encoding is how a value that was given as a whole is kept.
+// encoding is the encoding of a value that was given as a whole.
 func encoding(value []byte) keyspace.Encoding {
 	if len(value) <= 20 {
 		if _, ok := number.ParseInt(value); ok {
@@ -122,7 +122,7 @@ func setChunked(tx *keyspace.Tx, key []byte, old keyspace.Meta, value []byte, ex
 	w.Store(old, expire)
 }
 
-// Delete removes the key. old is what Find returned for it and exists.
+// Delete removes the key, which must exist. old is what Find returned for the key.
 func Delete(tx *keyspace.Tx, key []byte, old keyspace.Meta) {
 	tx.Remove(key, old)
 	tx.Changed(keyspace.Generic, "del", key)

@@ -19,12 +19,12 @@ func BenchmarkAdd(b *testing.B) {
 		store.Do(func(tx *keyspace.Tx) {
 			for range 64 {
 				tx.Release(0)
-				s, err := Open(tx, key)
+				s, err := Open(tx, key, &limits)
 				if err != nil {
 					b.Fatal(err)
 				}
 				id, _ = id.Next()
-				if err := s.Add(id, pairs, &limits); err != nil {
+				if err := s.Add(id, pairs); err != nil {
 					b.Fatal(err)
 				}
 				s.Save()

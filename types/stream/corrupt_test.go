@@ -18,9 +18,9 @@ func sample(t *testing.T) *typestest.Store {
 	limits := types.DefaultLimits
 	limits.StreamNodeEntries = 3
 	store.Do(func(tx *keyspace.Tx) {
-		s, _ := Open(tx, []byte("key"))
+		s, _ := Open(tx, []byte("key"), &limits)
 		for i := range 10 {
-			if err := s.Add(ID{uint64(i + 1), 0}, [][]byte{[]byte("f"), fmt.Append(nil, i)}, &limits); err != nil {
+			if err := s.Add(ID{uint64(i + 1), 0}, [][]byte{[]byte("f"), fmt.Append(nil, i)}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -35,7 +35,7 @@ func sample(t *testing.T) *typestest.Store {
 
 // use does something of everything with a stream.
 func use(tx *keyspace.Tx) {
-	s, err := Open(tx, []byte("key"))
+	s, err := Open(tx, []byte("key"), &types.DefaultLimits)
 	if err != nil || !s.Exists() {
 		return
 	}
@@ -78,7 +78,7 @@ func TestCorruptRows(t *testing.T) {
 	t.Parallel()
 	var keys, values [][]byte
 	sample(t).Do(func(tx *keyspace.Tx) {
-		s, _ := Open(tx, []byte("key"))
+		s, _ := Open(tx, []byte("key"), &types.DefaultLimits)
 		it := tx.IterKind(s.ref, keyspace.SubRow, nil, nil, false)
 		for it.Next() {
 			keys, values = append(keys, bytes.Clone(rest(it.Key()))), append(values, bytes.Clone(it.Value()))
@@ -91,7 +91,7 @@ func TestCorruptRows(t *testing.T) {
 		for _, bad := range [][]byte{nil, {}, {0xff}, v[:len(v)/2], append(bytes.Clone(v), 1), bytes.Repeat([]byte{0xff}, len(v)), bytes.Repeat([]byte{0}, len(v))} {
 			store := sample(t)
 			store.Do(func(tx *keyspace.Tx) {
-				s, _ := Open(tx, []byte("key"))
+				s, _ := Open(tx, []byte("key"), &types.DefaultLimits)
 				row := append(keyspace.AppendRowKey(nil, s.ref, keyspace.SubRow), key...)
 				if bad == nil {
 					tx.DeleteRow(row)

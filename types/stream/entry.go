@@ -3,13 +3,11 @@ package stream
 import (
 	"encoding/binary"
 	"errors"
-
-	"redoubt/types"
 )
 
 // Errors of adding an entry.
 var (
-	// ErrExhausted: the last ID there can be was given.
+	// ErrExhausted: the last possible ID was given.
 	ErrExhausted = errors.New("no more IDs")
 	// ErrSmallID: the ID is not above the last one.
 	ErrSmallID = errors.New("ID not above the last one")
@@ -20,22 +18,22 @@ var (
 // Entry holds the fields and values of an entry, as they are stored.
 type Entry []byte
 
-// Pairs is how many fields there are, and a reader of the fields and values,
-// which come in turn.
+// Pairs returns the number of fields, and a reader of the alternating fields and
+// values.
 func (e Entry) Pairs() (n int, items Items) {
 	count, size := binary.Uvarint(e)
-	// Each item has a byte at least, so a count that is wrong is not believed.
+	// Each item has at least one byte, so too large a count is rejected.
 	if size <= 0 || count > uint64(len(e)-size)/2 {
 		return 0, nil
 	}
 	return int(count), Items(e[size:])
 }
 
-// Items are what is left to be read of an entry.
+// Items are the unread fields and values of an entry.
 type Items []byte
 
-// Next returns the next item. It says false at the end, and where the bytes are
-// not what they should be.
+// Next returns the next item. ok is false at the end, and where the bytes are
+// malformed.
 func (i *Items) Next() (item []byte, ok bool) {
 	n, size := binary.Uvarint(*i)
 	if size <= 0 || n > uint64(len(*i)-size) {
@@ -45,7 +43,7 @@ func (i *Items) Next() (item []byte, ok bool) {
 	return item, true
 }
 
-// Valid says whether all fields and values can be read.
+// Valid reports whether all fields and values can be read.
 func (e Entry) Valid() bool {
 	n, items := e.Pairs()
 	if items == nil {
@@ -68,7 +66,7 @@ func appendEntry(b []byte, pairs [][]byte) []byte {
 	return b
 }
 
-// NextID is the ID that an entry gets which is added without one now.
+// NextID is the ID of an entry that is added now without one.
 func (s *Stream) NextID() (ID, error) {
 	if now := uint64(s.tx.Now); now > s.Last.Ms {
 		return ID{Ms: now}, nil
@@ -80,7 +78,7 @@ func (s *Stream) NextID() (ID, error) {
 	return id, nil
 }
 
-// NextIn is the ID that an entry gets which is added with a time alone.
+// NextIn is the ID of an entry that is added with a time but no number (ms-*).
 func (s *Stream) NextIn(ms uint64) (ID, error) {
 	id := ID{Ms: ms}
 	if ms == s.Last.Ms {
@@ -93,9 +91,8 @@ func (s *Stream) NextIn(ms uint64) (ID, error) {
 	return id, nil
 }
 
-// Add adds an entry; pairs are its fields and values in turn. A stream that does
-// not exist is made.
-func (s *Stream) Add(id ID, pairs [][]byte, l *types.Limits) error {
+// Add adds an entry; pairs are its fields and values in turn.
+func (s *Stream) Add(id ID, pairs [][]byte) error {
 	if s.Last == MaxID {
 		return ErrExhausted
 	}
@@ -109,21 +106,19 @@ func (s *Stream) Add(id ID, pairs [][]byte, l *types.Limits) error {
 	if size > maxNode {
 		return ErrLarge
 	}
-	s.Create()
-	s.add(id, pairs, size, l)
+	s.start()
+	s.add(id, pairs, size)
 	s.Added++
 	return nil
 }
 
-func (s *Stream) add(id ID, pairs [][]byte, size int64, l *types.Limits) {
-	s.grow(id, pairs, size, l)
+func (s *Stream) add(id ID, pairs [][]byte, size int64) {
+	s.grow(id, pairs, size)
 	room := int(size) + (len(pairs)+1)*binary.MaxVarintLen32
 	held := s.tx.Held()
 	value := appendEntry(s.tx.Own(nil, room), pairs)
 	s.tx.PutRow(s.idRow(rowEntry, id), value)
-	if room > 1<<16 {
-		s.release(held)
-	}
+	s.release(held)
 	if s.ref.Size == 0 {
 		s.First = id
 	}
@@ -140,18 +135,18 @@ func (s *Stream) Get(id ID) (Entry, bool) {
 	return v, found
 }
 
-// expect tells that an entry is about to be read.
+// expect adds the row of an entry to a prefetch.
 func (s *Stream) expect(id ID) {
 	if s.ref.Size > 0 && !id.Less(s.First) && !s.Last.Less(id) {
 		s.tx.Expect(s.idRow(rowEntry, id))
 	}
 }
 
-// Each visits the entries from an ID to another, both included, in this order or
-// backwards, until visit says false. The bytes are valid during the call, and
+// Each visits the entries in [from, to], backwards if reverse, until visit returns
+// false. The bytes are valid during the call, and
 // visit must not write.
 func (s *Stream) Each(from, to ID, reverse bool, visit func(id ID, e Entry) bool) {
-	// What was before the first entry is gone, and may take long to step over.
+	// Rows deleted before the first entry may be slow to step over.
 	if from.Less(s.First) {
 		from = s.First
 	}
@@ -176,7 +171,7 @@ func (s *Stream) Each(from, to ID, reverse bool, visit func(id ID, e Entry) bool
 	}
 }
 
-// Count is how many entries there are from an ID to another, up to a number.
+// Count is the number of entries in [from, to], or most if there are more.
 func (s *Stream) Count(from, to ID, most int64) (n int64) {
 	if !s.First.Less(from) && !to.Less(s.Last) {
 		return min(s.ref.Size, most)
@@ -191,8 +186,8 @@ func (s *Stream) Count(from, to ID, most int64) (n int64) {
 	return n
 }
 
-// LastEntry is the ID of the last entry, or 0-0. It is below Last if that one was
-// deleted.
+// LastEntry is the ID of the last entry, or 0-0. LastEntry is below Last if the entry
+// with that ID was deleted.
 func (s *Stream) LastEntry() (last ID) {
 	s.Each(ID{}, MaxID, true, func(id ID, _ Entry) bool {
 		last = id
@@ -201,7 +196,7 @@ func (s *Stream) LastEntry() (last ID) {
 	return last
 }
 
-// Delete deletes entries and returns how many of them there were.
+// Delete deletes entries and returns how many of them existed.
 func (s *Stream) Delete(ids ...ID) (deleted int64) {
 	first, gone := s.First, false
 	if s.tx.Ahead(len(ids)) {

@@ -7,13 +7,13 @@ import (
 	"redoubt/keyspace"
 )
 
-// Group is a group of consumers: each entry is given to one of them, and is
-// pending until that one says that it is done with it.
+// Group is a consumer group: each entry is delivered to one consumer, and is
+// pending until that consumer acknowledges it.
 type Group struct {
 	Name []byte
-	// Last is the ID of the entry given out last.
+	// Last is the ID of the entry delivered last.
 	Last ID
-	// EntriesRead is how many entries were given out, counted from the first one
+	// EntriesRead is the number of entries delivered, counted from the first one
 	// ever added, or NotCounted.
 	EntriesRead int64
 
@@ -24,18 +24,18 @@ type Group struct {
 	consumers    uint32
 	nextConsumer uint32
 	changed      bool
-	known        []*Consumer          // those that were looked up
-	byName       map[string]*Consumer // the same, once they are many
+	known        []*Consumer          // the consumers that were looked up
+	byName       map[string]*Consumer // known by name, above manyKnown
 }
 
 const groupSize = 4 + idSize + 8 + 8 + idSize + 4 + 4
 
-// Pending is how many entries are pending, and Consumers how many consumers the
-// group has.
+// Pending is the number of pending entries, and Consumers the number of consumers of
+// the group.
 func (g *Group) Pending() int64   { return g.pending }
 func (g *Group) Consumers() int64 { return int64(g.consumers) }
 
-// Group finds a group. It is nil if there is none.
+// Group returns a group, or nil if the group or the stream does not exist.
 func (s *Stream) Group(name []byte) *Group {
 	if s.groups == 0 {
 		return nil
@@ -60,7 +60,7 @@ func (s *Stream) group(name, v []byte) *Group {
 	}
 }
 
-// EachGroup visits the groups in the order of their names until visit says false.
+// EachGroup visits the groups in the order of their names until visit returns false.
 // visit must not write.
 func (s *Stream) EachGroup(visit func(g *Group) bool) {
 	if s.groups == 0 {
@@ -75,22 +75,23 @@ func (s *Stream) EachGroup(visit func(g *Group) bool) {
 	}
 }
 
-// CreateGroup makes a group that goes on behind an ID. It is nil if there is one
-// of that name.
+// CreateGroup creates a group that reads on after an ID; a missing key becomes a stream.
+// CreateGroup returns nil if a group of that name exists.
 func (s *Stream) CreateGroup(name []byte, last ID, read int64) *Group {
 	if s.Group(name) != nil {
 		return nil
 	}
+	s.start()
 	s.nextGroup++
 	s.groups++
 	s.changed = true
 	return &Group{Name: bytes.Clone(name), s: s, number: s.nextGroup, Last: last, EntriesRead: read, changed: true}
 }
 
-// SetID makes the group go on behind an ID.
+// SetID makes the group read on after an ID.
 func (g *Group) SetID(last ID, read int64) { g.Last, g.EntriesRead, g.changed = last, read, true }
 
-// Destroy removes the group with all that is pending in it.
+// Destroy removes the group with its consumers and pending entries.
 func (g *Group) Destroy() {
 	s := g.s
 	s.tx.DeleteRow(s.done(append(s.row(rowGroup), g.Name...)))
@@ -120,7 +121,7 @@ func (g *Group) Save() {
 	}
 }
 
-// prefix is how the keys of the group's rows of a kind begin.
+// prefix is the prefix of the keys of the group's rows of a kind.
 func (g *Group) prefix(kind byte) []byte {
 	return binary.BigEndian.AppendUint32([]byte{kind}, g.number)
 }
@@ -130,11 +131,11 @@ func (g *Group) rowOf(kind byte) []byte {
 	return binary.BigEndian.AppendUint32(g.s.row(kind), g.number)
 }
 
-// Consumer is one of those who read for a group.
+// Consumer is one of the readers of a group.
 type Consumer struct {
 	Name []byte
-	// Seen is when it last tried to read, Active when it last got something, or
-	// -1. Both are in Unix milliseconds.
+	// Seen is the time of the last attempt to read, Active that of the last delivery,
+	// or -1. Both are in Unix milliseconds.
 	Seen, Active int64
 
 	g       *Group
@@ -145,10 +146,10 @@ type Consumer struct {
 
 const consumerSize = 4 + 8 + 8 + 8
 
-// Pending is how many entries the consumer has that it is not done with.
+// Pending is the number of pending entries of the consumer.
 func (c *Consumer) Pending() int64 { return c.pending }
 
-// Consumer finds a consumer. It is nil if there is none.
+// Consumer returns a consumer, or nil if there is none.
 func (g *Group) Consumer(name []byte) *Consumer {
 	if c, ok := g.cached(name); ok || g.consumers == 0 {
 		return c
@@ -176,7 +177,7 @@ func (g *Group) consumer(name, v []byte) *Consumer {
 	}
 }
 
-// manyKnown is how many consumers are looked for one by one.
+// manyKnown is the most consumers in memory that are searched one by one.
 const manyKnown = 16
 
 func (g *Group) cached(name []byte) (*Consumer, bool) {
@@ -204,7 +205,7 @@ func (g *Group) remember(c *Consumer) {
 	}
 }
 
-// AddConsumer makes a consumer, which must not exist.
+// AddConsumer creates a consumer, which must not exist.
 func (g *Group) AddConsumer(name []byte) *Consumer {
 	g.nextConsumer++
 	g.consumers++
@@ -214,7 +215,7 @@ func (g *Group) AddConsumer(name []byte) *Consumer {
 	return c
 }
 
-// EachConsumer visits the consumers in the order of their names until visit says
+// EachConsumer visits the consumers in the order of their names until visit returns
 // false. visit must not write.
 func (g *Group) EachConsumer(visit func(c *Consumer) bool) {
 	if g.consumers == 0 {
@@ -246,7 +247,7 @@ func (c *Consumer) save() {
 	c.changed = false
 }
 
-// Delete removes the consumer with all that it has pending.
+// Delete removes the consumer with its pending entries.
 func (c *Consumer) Delete() {
 	g, s := c.g, c.g.s
 	if c.pending == g.pending {
@@ -266,7 +267,7 @@ func (c *Consumer) Delete() {
 	g.changed, c.changed = true, false
 }
 
-// prefix is how the keys of the consumer's own rows of pending entries begin.
+// prefix is the prefix of the keys of the consumer's own rows of pending entries.
 func (c *Consumer) prefix() []byte {
 	return binary.BigEndian.AppendUint32(c.g.prefix(rowOwned), c.number)
 }

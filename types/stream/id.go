@@ -12,7 +12,7 @@ import (
 // ordered by both.
 type ID struct{ Ms, Seq uint64 }
 
-// MaxID is the last ID there can be. The first one, 0-0, is no entry's.
+// MaxID is the largest ID. No entry has the smallest one, 0-0.
 var MaxID = ID{math.MaxUint64, math.MaxUint64}
 
 // idSize is the length of an encoded ID.
@@ -21,13 +21,13 @@ const idSize = 16
 // Compare is negative, 0 or positive as i is below, equal to or above j.
 func (i ID) Compare(j ID) int { return cmp.Or(cmp.Compare(i.Ms, j.Ms), cmp.Compare(i.Seq, j.Seq)) }
 
-// Less says whether i is below j.
+// Less reports whether i is below j.
 func (i ID) Less(j ID) bool { return i.Ms < j.Ms || i.Ms == j.Ms && i.Seq < j.Seq }
 
-// IsZero says whether it is 0-0.
+// IsZero reports whether i is 0-0.
 func (i ID) IsZero() bool { return i == ID{} }
 
-// Next is the ID behind i. Behind the last one it says false.
+// Next is the ID after i. It returns false for the last one.
 func (i ID) Next() (ID, bool) {
 	switch {
 	case i.Seq < math.MaxUint64:
@@ -38,7 +38,7 @@ func (i ID) Next() (ID, bool) {
 	return ID{}, false
 }
 
-// Prev is the ID before i. Before 0-0 it says false.
+// Prev is the ID before i. It returns false for 0-0.
 func (i ID) Prev() (ID, bool) {
 	switch {
 	case i.Seq > 0:
@@ -58,7 +58,7 @@ func (i ID) Append(b []byte) []byte {
 
 func (i ID) String() string { return string(i.Append(nil)) }
 
-// appendID appends the ID so that the order of the bytes is that of the IDs.
+// appendID appends the ID so that bytes sort as IDs do.
 func appendID(b []byte, i ID) []byte {
 	b = binary.BigEndian.AppendUint64(b, i.Ms)
 	return binary.BigEndian.AppendUint64(b, i.Seq)
@@ -69,14 +69,14 @@ func decodeID(b []byte) ID {
 }
 
 // ParseID reads an ID that a client wrote: ms-seq, or ms alone, which stands for
-// ms-missing. Signs and leading spaces and zeros are taken as C's strtoull takes
-// them, since Redis does. It reads up to a zero byte.
+// ms-missing. Signs and leading spaces and zeros are read as by C's strtoull, since
+// Redis uses that; the text ends at a zero byte.
 func ParseID(b []byte, missing uint64) (ID, bool) {
 	id, open, ok := ParseOpenID(b, missing)
 	return id, ok && !open
 }
 
-// ParseOpenID is ParseID that also takes ms-*; open says that it was that.
+// ParseOpenID is ParseID that also accepts ms-*, for which open is true.
 func ParseOpenID(b []byte, missing uint64) (id ID, open, ok bool) {
 	if len(b) > maxText {
 		return ID{}, false, false
@@ -100,12 +100,12 @@ func ParseOpenID(b []byte, missing uint64) (id ID, open, ok bool) {
 	return id, false, ok
 }
 
-// maxText is the longest text that Redis looks at.
+// maxText is the longest text that Redis accepts as an ID.
 const maxText = 127
 
-// parseUint reads an unsigned number. A negative number is none where it is
-// written as numbers usually are, and wraps around otherwise: that is how the two
-// ways in which Redis tries to read it come out.
+// parseUint reads an unsigned number. A negative number in canonical form is
+// rejected, any other wraps around: the result of the two parsers that Redis tries
+// in turn.
 func parseUint(b []byte) (uint64, bool) {
 	canonical := true
 	for len(b) > 0 && (b[0] == ' ' || b[0] >= '\t' && b[0] <= '\r') {

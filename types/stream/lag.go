@@ -1,14 +1,14 @@
 package stream
 
-// How far a group has read. Counting the entries behind an ID would mean to walk
-// them, so they are counted while they are read, and where the count was lost it
-// is found again at the few IDs for which it is known. Entries that were deleted
-// by themselves spoil the count for IDs before them.
+// The lag of a group. To count the entries after an ID would be a walk, so a group
+// counts them as it reads. If the count was lost, it is restored at the few IDs for
+// which it is known. Entries that were deleted singly (not by trimming) make the count
+// of IDs before them unknown.
 
 // NotCounted stands for a number of entries that is not known.
 const NotCounted = -1
 
-// counted is how many of all entries ever added were up to an ID, or NotCounted.
+// counted is the number of entries ever added up to an ID, or NotCounted.
 func (s *Stream) counted(id ID) int64 {
 	if s.Added == 0 {
 		return 0
@@ -30,8 +30,8 @@ func (s *Stream) counted(id ID) int64 {
 	return NotCounted
 }
 
-// holesFrom says whether there may be deleted entries behind or at an ID, among
-// those that are left.
+// holesFrom reports whether there may be deleted entries at or after an ID, among the
+// remaining ones.
 func (s *Stream) holesFrom(id ID) bool {
 	if s.ref.Size == 0 || s.MaxDeleted.IsZero() || s.MaxDeleted.Less(s.First) {
 		return false
@@ -39,8 +39,8 @@ func (s *Stream) holesFrom(id ID) bool {
 	return !s.MaxDeleted.Less(id)
 }
 
-// Lag is how many entries the group has not read yet. It says false if that is
-// not known.
+// Lag is the number of entries that the group has not read yet. ok is false if that
+// is unknown.
 func (g *Group) Lag() (int64, bool) {
 	s := g.s
 	switch {
@@ -53,7 +53,7 @@ func (g *Group) Lag() (int64, bool) {
 	return s.Added - n, n != NotCounted
 }
 
-// advance notes that the group has read up to an ID.
+// advance moves the group's position and count to an entry that it reads.
 func (g *Group) advance(id ID) {
 	if !g.Last.Less(id) {
 		return

@@ -1,7 +1,6 @@
 package stream
 
 import (
-	"fmt"
 	"testing"
 
 	"redoubt/engine"
@@ -17,8 +16,8 @@ type counting struct {
 	gets, iters, rows int
 }
 
-func (c *counting) Begin(wait bool) (engine.View, error) {
-	v, err := c.Engine.Begin(wait)
+func (c *counting) Begin(o engine.ViewOptions) (engine.View, error) {
+	v, err := c.Engine.Begin(o)
 	return &countingView{v, c}, err
 }
 
@@ -35,6 +34,10 @@ func (v *countingView) Get(key, dst []byte) ([]byte, bool, error) {
 func (v *countingView) Iter(lo, hi []byte, reverse bool) engine.Iterator {
 	v.c.iters++
 	return &countingIter{v.View.Iter(lo, hi, reverse), v.c}
+}
+
+func (v *countingView) Edge(lo, hi []byte, reverse bool, b []byte) ([]byte, int, bool, error) {
+	return engine.EdgeByIter(v, lo, hi, reverse, b)
 }
 
 type countingIter struct {
@@ -57,9 +60,9 @@ func TestCosts(t *testing.T) {
 	field := [][]byte{[]byte("field"), []byte("value")}
 	for first := 0; first < entries; first += 2000 {
 		store.Do(func(tx *keyspace.Tx) {
-			s, _ := Open(tx, key)
+			s, _ := Open(tx, key, &limits)
 			for i := range 2000 {
-				if err := s.Add(ID{uint64(first + i + 1), 0}, field, &limits); err != nil {
+				if err := s.Add(ID{uint64(first + i + 1), 0}, field); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -71,12 +74,12 @@ func TestCosts(t *testing.T) {
 	do := func(name string, most int, f func(s *Stream)) {
 		t.Helper()
 		store.Do(func(tx *keyspace.Tx) {
-			s, err := Open(tx, key)
+			s, err := Open(tx, key, &limits)
 			if err != nil {
 				t.Fatal(err)
 			}
 			*count = counting{Engine: count.Engine}
-			f(&s)
+			f(s)
 			s.Save()
 		})
 		if n := count.gets + count.iters + count.rows; n > most {
@@ -98,18 +101,18 @@ func TestCosts(t *testing.T) {
 		g.Save()
 	})
 	do("add", 0, func(s *Stream) {
-		if err := s.Add(ID{entries + 1, 0}, field, &limits); err != nil {
+		if err := s.Add(ID{entries + 1, 0}, field); err != nil {
 			t.Fatal(err)
 		}
 	})
 	do("add with a length that is kept nearly", 0, func(s *Stream) {
-		if err := s.Add(ID{entries + 2, 0}, field, &limits); err != nil {
+		if err := s.Add(ID{entries + 2, 0}, field); err != nil {
 			t.Fatal(err)
 		}
 		s.Trim(Trim{MaxLen: s.Len() - 50, Approx: true})
 	})
 	do("add with a length that is kept", 8, func(s *Stream) {
-		if err := s.Add(ID{entries + 3, 0}, field, &limits); err != nil {
+		if err := s.Add(ID{entries + 3, 0}, field); err != nil {
 			t.Fatal(err)
 		}
 		if n := s.Trim(Trim{MaxLen: s.Len() - 1}); n != 1 {
@@ -206,8 +209,8 @@ func TestCosts(t *testing.T) {
 	})
 	do("destroy the group", 15, func(s *Stream) { group(s).Destroy() })
 	store.Do(func(tx *keyspace.Tx) {
-		s, _ := Open(tx, key)
-		checkRows(t, tx, &s)
+		s, _ := Open(tx, key, &limits)
+		checkRows(t, tx, s)
 	})
 }
 
@@ -230,119 +233,22 @@ func TestAllocations(t *testing.T) {
 		} {
 			n := testing.AllocsPerRun(2000, func() {
 				tx.Release(0)
-				s, err := Open(tx, key)
+				s, err := Open(tx, key, &limits)
 				if err != nil {
 					t.Fatal(err)
 				}
 				id, _ = id.Next()
-				if err := s.Add(id, pairs, &limits); err != nil {
+				if err := s.Add(id, pairs); err != nil {
 					t.Fatal(err)
 				}
 				if c.trim != nil {
 					s.Trim(*c.trim)
 				}
 				s.Save()
+				s.Release()
 			})
 			if n > 0 {
 				t.Errorf("%s: %.0f allocations", c.name, n)
-			}
-		}
-	})
-}
-
-// A stream that is made anew is as the one it was made of.
-func TestBuilder(t *testing.T) {
-	t.Parallel()
-	store := typestest.New(t)
-	limits := types.DefaultLimits
-	limits.StreamNodeEntries = 3
-	store.Do(func(tx *keyspace.Tx) {
-		s, _ := Open(tx, []byte("from"))
-		for i := range 10 {
-			if err := s.Add(ID{uint64(i + 1), 0}, [][]byte{[]byte("f"), fmt.Append(nil, i)}, &limits); err != nil {
-				t.Fatal(err)
-			}
-		}
-		s.Delete(ID{4, 0}, ID{10, 0})
-		g := s.CreateGroup([]byte("g"), ID{}, 0)
-		g.Read(g.AddConsumer([]byte("a")), 3, false, func(ID, Entry) {})
-		g.Read(g.AddConsumer([]byte("b")), 2, false, func(ID, Entry) {})
-		g.AddConsumer([]byte("idle"))
-		g.Save()
-		s.CreateGroup([]byte("empty"), ID{5, 5}, NotCounted).Save()
-		s.Save()
-	})
-	store.Do(func(tx *keyspace.Tx) {
-		s, _ := Open(tx, []byte("from"))
-		b := NewBuilder(tx, []byte("to"), limits)
-		must := func(ok bool) {
-			t.Helper()
-			if !ok {
-				t.Error("refused")
-			}
-		}
-		var pairs [][]byte
-		type put struct {
-			id    ID
-			pairs [][]byte
-		}
-		var puts []put
-		s.Each(ID{}, MaxID, false, func(id ID, e Entry) bool {
-			n, items := e.Pairs()
-			pairs = nil
-			for range 2 * n {
-				item, _ := items.Next()
-				pairs = append(pairs, append([]byte(nil), item...))
-			}
-			puts = append(puts, put{id, pairs})
-			return true
-		})
-		for _, p := range puts {
-			must(b.Entry(p.id, p.pairs))
-		}
-		if b.Entry(ID{1, 0}, pairs) {
-			t.Error("an ID that is not above the last one was taken")
-		}
-		var groups []*Group
-		s.EachGroup(func(g *Group) bool { groups = append(groups, g); return true })
-		for _, g := range groups {
-			must(b.Group(g.Name, g.Last, g.EntriesRead))
-			var consumers []*Consumer
-			g.EachConsumer(func(c *Consumer) bool { consumers = append(consumers, c); return true })
-			for _, c := range consumers {
-				must(b.Consumer(c.Name, c.Seen, c.Active))
-				must(!b.Consumer(c.Name, 0, 0))
-			}
-			var list []Pending
-			g.EachPending(nil, ID{}, MaxID, func(p Pending) bool {
-				p.Consumer = append([]byte(nil), p.Consumer...)
-				list = append(list, p)
-				return true
-			})
-			for _, p := range list {
-				must(b.Pending(p))
-				must(!b.Pending(p))
-				must(!b.Pending(Pending{ID: ID{99, 0}, Consumer: []byte("nobody")}))
-			}
-		}
-		must(!b.Store(keyspace.Meta{}, 0, ID{1, 0}, ID{}, 10))
-		must(b.Store(tx.Find([]byte("to")), 0, s.Last, s.MaxDeleted, s.Added))
-	})
-	store.Do(func(tx *keyspace.Tx) {
-		a, _ := Open(tx, []byte("from"))
-		b, _ := Open(tx, []byte("to"))
-		if a.Len() != b.Len() || a.First != b.First || a.Last != b.Last || a.MaxDeleted != b.MaxDeleted || a.Added != b.Added || a.Groups() != b.Groups() {
-			t.Errorf("%+v became %+v", a, b)
-		}
-		checkRows(t, tx, &b)
-		ga, gb := a.Group([]byte("g")), b.Group([]byte("g"))
-		if ga.Last != gb.Last || ga.EntriesRead != gb.EntriesRead || ga.Pending() != gb.Pending() || ga.Consumers() != gb.Consumers() {
-			t.Errorf("%+v became %+v", ga, gb)
-		}
-		for _, name := range []string{"a", "b", "idle"} {
-			ca, cb := ga.Consumer([]byte(name)), gb.Consumer([]byte(name))
-			if ca.Seen != cb.Seen || ca.Active != cb.Active || ca.Pending() != cb.Pending() {
-				t.Errorf("%+v became %+v", ca, cb)
 			}
 		}
 	})

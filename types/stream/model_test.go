@@ -145,7 +145,7 @@ func run(t *testing.T, seed uint64, steps int) {
 		store.Now += int64(rng.IntN(3))
 		what := ""
 		store.Do(func(tx *keyspace.Tx) {
-			s, err := Open(tx, key)
+			s, err := Open(tx, key, &limits)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -154,7 +154,7 @@ func run(t *testing.T, seed uint64, steps int) {
 				id := ID{m.last.Ms + uint64(rng.IntN(2)), m.last.Seq + uint64(rng.IntN(2))}
 				value := fmt.Sprint(step)
 				what = fmt.Sprintf("add %v", id)
-				err := s.Add(id, [][]byte{[]byte("f"), []byte(value)}, &limits)
+				err := s.Add(id, [][]byte{[]byte("f"), []byte(value)})
 				if (err == nil) != m.last.Less(id) {
 					t.Errorf("add %v behind %v: %v", id, m.last, err)
 				} else if err == nil {
@@ -183,7 +183,7 @@ func run(t *testing.T, seed uint64, steps int) {
 					t.Errorf("trim %+v: %d, want %d", trim, got, want)
 				}
 			default:
-				what = groupStep(t, rng, tx, &s, m, someID)
+				what = groupStep(t, rng, tx, s, m, someID)
 			}
 			s.Save()
 		})
@@ -191,9 +191,9 @@ func run(t *testing.T, seed uint64, steps int) {
 			t.Fatalf("seed %d, step %d: %s", seed, step, what)
 		}
 		store.Do(func(tx *keyspace.Tx) {
-			s, _ := Open(tx, key)
-			compare(t, rng, &s, m)
-			checkRows(t, tx, &s)
+			s, _ := Open(tx, key, &limits)
+			compare(t, rng, s, m)
+			checkRows(t, tx, s)
 		})
 		if t.Failed() {
 			t.Fatalf("seed %d, step %d: after %s", seed, step, what)
@@ -214,7 +214,7 @@ func groupStep(t *testing.T, rng *rand.Rand, tx *keyspace.Tx, s *Stream, m *mode
 	}
 	if g == nil {
 		last := someID()
-		s.Create()
+		s.start()
 		s.CreateGroup([]byte(name), last, NotCounted).Save()
 		m.groups[name] = &modelGroup{last: last, consumers: map[string]bool{}, pending: map[ID]Pending{}}
 		return "create " + name

@@ -7,24 +7,23 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"redoubt/number"
-	"redoubt/types"
 )
 
-// Nodes: which entries Redis would have in one block of memory. How many fit
-// follows from stream-node-max-entries and from the bytes that the block would
-// have, which is a listpack, so those are counted here without making one:
+// Nodes: runs of entries that Redis would have in one block of memory, a listpack.
+// How many fit follows from stream-node-max-entries and from the size of the
+// listpack, which is computed here without making one:
 //
 //	count deleted fields... 0 (flags ms seq [fields] values... pieces)*
 //
-// The fields in front are those of the first entry; an entry with the same ones
-// does not repeat them. An entry that is deleted stays in the block until all of
-// its entries are.
+// The fields at the start are those of the first entry; entries with the same fields
+// do not repeat them. A deleted entry stays in the block until all its entries are
+// deleted.
 
-// node is one of them. The zero node is none.
+// node is a node. The zero node stands for none.
 type node struct {
 	id, last      ID // of its first and its last entry, which may be deleted
 	live, deleted uint32
-	bytes         uint32 // without the two counts
+	bytes         uint32 // of the listpack, without the two counts
 	fields        uint64 // a hash of the first entry's fields
 }
 
@@ -44,12 +43,13 @@ func (n *node) decode(b []byte) {
 	n.bytes, n.fields = binary.BigEndian.Uint32(b[24:]), binary.BigEndian.Uint64(b[28:])
 }
 
-// maxNode is the size that no node may have, whatever the limits say.
+// maxNode bounds the size of a node, whatever the limits.
 const maxNode = 1 << 30
 
-// grow notes an entry that is added: in the tail, or in a new one if that is full.
-// pairs are its fields and values, size how long they are together.
-func (s *Stream) grow(id ID, pairs [][]byte, size int64, l *types.Limits) {
+// grow counts a new entry in the tail, or in a new tail if that is full. pairs are the
+// fields and values of the entry, size their total length.
+func (s *Stream) grow(id ID, pairs [][]byte, size int64) {
+	l := s.limits
 	most := l.StreamNodeBytes
 	if most <= 0 || most > maxNode {
 		most = maxNode
@@ -84,7 +84,7 @@ func (s *Stream) grow(id ID, pairs [][]byte, size int64, l *types.Limits) {
 	t.live++
 }
 
-// seal gives the tail a row, and leaves no tail.
+// seal writes the tail to a row and leaves no tail.
 func (s *Stream) seal() {
 	if s.nodes == 0 {
 		s.head, s.headLive = s.tail.id, s.tail.live
@@ -100,8 +100,8 @@ func (s *Stream) putNode(n *node) {
 	s.tx.PutRow(s.idRow(rowNode, n.id), n.append(b[:0]))
 }
 
-// getNode reads the row of the node of an ID: the last one that begins there or
-// before.
+// getNode reads the row of the node of an ID: the last node that begins at or before
+// the ID.
 func (s *Stream) getNode(id ID) (n node, ok bool) {
 	if s.nodes == 0 || id.Less(s.head) {
 		return node{}, false
@@ -133,7 +133,7 @@ func (s *Stream) nodeRow(key, value []byte) (n node, ok bool) {
 	return n, true
 }
 
-// shrink notes that an entry was deleted.
+// shrink counts a deleted entry in its node.
 func (s *Stream) shrink(id ID) {
 	if t := &s.tail; !t.id.IsZero() && !id.Less(t.id) {
 		t.live, t.deleted = t.live-1, t.deleted+1
@@ -161,8 +161,8 @@ func (s *Stream) shrink(id ID) {
 	}
 }
 
-// unseal makes the last node that has a row the tail: the tail is empty, and what
-// is added next goes there if it fits.
+// unseal replaces the empty tail with the last node that has a row, so that the next
+// entry goes there if it fits.
 func (s *Stream) unseal() {
 	s.tail = node{}
 	if s.nodes == 0 {
@@ -180,7 +180,7 @@ func (s *Stream) unseal() {
 	}
 }
 
-// findHead looks for the first node from an ID on.
+// findHead sets head to the first node at or after an ID.
 func (s *Stream) findHead(from ID) {
 	s.head, s.headLive = ID{}, 0
 	if s.nodes == 0 {
@@ -195,8 +195,8 @@ func (s *Stream) findHead(from ID) {
 	s.tx.CloseRows(it)
 }
 
-// eachNode visits the nodes in their order, the tail included, until visit says
-// false. It reads as many rows as it must, and visit must not write.
+// eachNode visits the nodes in order, the tail included, until visit returns false.
+// Rows are read only as needed, and visit must not write.
 func (s *Stream) eachNode(visit func(n node) bool) {
 	if s.nodes > 0 {
 		n, ok := s.getNode(s.head)
@@ -235,7 +235,7 @@ func hashFields(pairs [][]byte) uint64 {
 	return h
 }
 
-// itemSize is how many bytes a string takes in a listpack.
+// itemSize is the size of a string in a listpack.
 func itemSize(b []byte) int64 {
 	n := int64(len(b))
 	if n <= 20 {
@@ -254,7 +254,7 @@ func itemSize(b []byte) int64 {
 	return n + backSize(n)
 }
 
-// intSize is how many bytes an integer takes in a listpack.
+// intSize is the size of an integer in a listpack.
 func intSize(v int64) int64 {
 	n := int64(9)
 	switch {
@@ -272,7 +272,7 @@ func intSize(v int64) int64 {
 	return n + 1
 }
 
-// backSize is how many bytes the length of an item takes behind it.
+// backSize is the size of the length that follows an item of n bytes.
 func backSize(n int64) int64 {
 	switch {
 	case n <= 127:

@@ -5,11 +5,11 @@ import (
 	"encoding/binary"
 )
 
-// Pending is an entry that was given to a consumer, which is not done with it.
+// Pending is an entry that was delivered to a consumer and not acknowledged.
 type Pending struct {
 	ID       ID
-	Time     int64 // when it was given out last
-	Count    int64 // how often
+	Time     int64 // of the last delivery
+	Count    int64 // of deliveries
 	Consumer []byte
 }
 
@@ -36,8 +36,8 @@ func (g *Group) Find(id ID) (Pending, bool) {
 	return g.decode(id, v)
 }
 
-// Ahead tells that these entries are about to be looked up, where that is worth while:
-// what is pending of them, and if whole also themselves.
+// Ahead prefetches the pending rows of entries, and if whole also the entries, where that
+// is worth while.
 func (g *Group) Ahead(ids []ID, whole bool) {
 	if g.pending == 0 && !whole || !g.s.tx.Ahead(len(ids)) {
 		return
@@ -70,7 +70,7 @@ func (g *Group) put(p Pending) {
 	g.s.tx.PutRow(g.pendingRow(p.ID), append(b, p.Consumer...))
 }
 
-// Assign makes an entry pending for a consumer. old is what Find returned for it.
+// Assign makes an entry pending for a consumer. old and pending are what Find returned.
 func (g *Group) Assign(old Pending, pending bool, c *Consumer, p Pending) {
 	p.Consumer = c.Name
 	g.put(p)
@@ -90,13 +90,13 @@ func (g *Group) Assign(old Pending, pending bool, c *Consumer, p Pending) {
 	g.s.tx.PutRow(c.ownedRow(p.ID), nil)
 }
 
-// Claim is Assign by the wish of a consumer, which thereby shows that it is there.
+// Claim is Assign at the request of the consumer, which counts as active.
 func (g *Group) Claim(old Pending, pending bool, c *Consumer, p Pending) {
 	g.Assign(old, pending, c, p)
 	c.act()
 }
 
-// disown takes an entry from the consumer that has it.
+// disown removes an entry from its consumer's pending ones.
 func (g *Group) disown(p Pending) {
 	c := g.Consumer(p.Consumer)
 	if c == nil {
@@ -108,7 +108,7 @@ func (g *Group) disown(p Pending) {
 	g.s.tx.DeleteRow(c.ownedRow(p.ID))
 }
 
-// Drop makes an entry no longer pending. p is what Find returned for it.
+// Drop removes a pending entry. p is what Find returned.
 func (g *Group) Drop(p Pending) {
 	g.disown(p)
 	g.s.tx.DeleteRow(g.pendingRow(p.ID))
@@ -116,7 +116,7 @@ func (g *Group) Drop(p Pending) {
 	g.changed = true
 }
 
-// Ack makes an entry no longer pending, if it was.
+// Ack removes a pending entry, and reports whether it was pending.
 func (g *Group) Ack(id ID) bool {
 	held := g.s.tx.Held()
 	p, pending := g.Find(id)
@@ -127,15 +127,15 @@ func (g *Group) Ack(id ID) bool {
 	return pending
 }
 
-// IDs are gathered in pages before rows are written. Pages begin small, since few
-// are wanted mostly, and grow: to iterate again costs the more the more was written.
+// IDs are collected in pages before rows are written. Pages begin small, since most
+// calls want few, and grow: each new iterator costs more the more was written.
 const (
 	firstPage = 16
 	lastPage  = 16 << 10
 )
 
-// Read gives a consumer the entries behind what the group has read, up to a
-// number, 0 for all. They become pending unless noAck. visit must not write.
+// Read delivers up to count entries (0: all) after the group's position to a consumer.
+// The entries become pending unless noAck. visit must not write.
 func (g *Group) Read(c *Consumer, count int64, noAck bool, visit func(id ID, e Entry)) (n int64) {
 	var ids []ID
 	for page := 16 * firstPage; ; page = min(4*page, lastPage) {
@@ -164,7 +164,7 @@ func (g *Group) deliver(id ID, c *Consumer, noAck bool) {
 	if noAck {
 		return
 	}
-	// It may be pending already, since a group can be set back.
+	// The entry may be pending already: XGROUP SETID can set a group back.
 	held := g.s.tx.Held()
 	old, pending := g.Find(id)
 	g.Assign(old, pending, c, Pending{ID: id, Time: g.s.tx.Now, Count: 1})
@@ -172,8 +172,8 @@ func (g *Group) deliver(id ID, c *Consumer, noAck bool) {
 	c.act()
 }
 
-// History visits what a consumer has pending from an ID on, up to a number, 0 for
-// all. Entries that were deleted are nil; the others count as given out again.
+// History visits up to count (0: all) pending entries of a consumer from an ID on.
+// Deleted entries are nil; the others count as delivered again.
 func (g *Group) History(c *Consumer, from ID, count int64, visit func(id ID, e Entry)) {
 	n := int64(0)
 	c.eachOwned(from, MaxID, func(ids []ID) bool {
@@ -201,8 +201,8 @@ func (g *Group) History(c *Consumer, from ID, count int64, visit func(id ID, e E
 	})
 }
 
-// eachOwned visits the IDs that a consumer has pending, a page at a time. visit
-// may write.
+// eachOwned visits the IDs of a consumer's pending entries, a page at a time, until
+// visit returns false. visit may write.
 func (c *Consumer) eachOwned(from, to ID, visit func(ids []ID) bool) {
 	if c.pending == 0 {
 		return
@@ -230,9 +230,9 @@ func (c *Consumer) eachOwned(from, to ID, visit func(ids []ID) bool) {
 	}
 }
 
-// EachPending visits what is pending from an ID to another, both included, in the
-// group or, if one is given, at a consumer, until visit says false. What it gets is
-// valid during the call, and it must not write.
+// EachPending visits the pending entries in [from, to] of the group or, if c is not nil,
+// of a consumer, until visit returns false. p is valid during the call, and visit must
+// not write.
 func (g *Group) EachPending(c *Consumer, from, to ID, visit func(p Pending) bool) {
 	if g.pending == 0 || to.Less(from) {
 		return
@@ -279,7 +279,7 @@ func (g *Group) eachPendingOf(c *Consumer, from, to ID, visit func(p Pending) bo
 	})
 }
 
-// PendingEnds are the first and the last ID that is pending, if any is.
+// PendingEnds are the first and the last pending ID, if any.
 func (g *Group) PendingEnds() (first, last ID) {
 	g.EachPending(nil, ID{}, MaxID, func(p Pending) bool {
 		first = p.ID

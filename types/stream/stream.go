@@ -1,8 +1,8 @@
 // Package stream is the stream type: entries of fields and values in the order
 // of their IDs, and groups of consumers that read them.
 //
-// A stream always has rows of its own, and stays when it is empty. The body of
-// its meta row is the Ref, whose size is the number of entries, and behind it:
+// A stream is always stored in rows, and is kept when it is empty. The body of its
+// meta row is the Ref, whose size is the number of entries, and after it:
 //
 //	last:16 maxDeleted:16 first:16 added:8 groups:4 nextGroup:4
 //	nodes:8 head:16 headLive:4 tail:16 tailLast:16 live:4 deleted:4 bytes:4 fields:8
@@ -20,22 +20,23 @@
 // numbers that are not used twice in a stream, so that the rows of pending entries
 // are short, and those of a group or a consumer are one range.
 //
-// Nodes are what Redis trims by: it keeps about a hundred entries in a block of
-// memory, and the approximate forms of trimming remove whole blocks only. Here
-// nodes are bookkeeping, see node.go: the ID of the first entry, and how many
-// there are. The last node, which grows, is in the meta row as tail; others have a
-// row, which is written when the node is full. So adding an entry writes the meta
-// row and the entry, and trimming needs no count of what it removes. head is the
-// first node if that is not the tail.
+// Nodes are the unit of trimming: Redis keeps about a hundred entries in a block of
+// memory, and approximate trimming removes whole blocks only. Here nodes are counts
+// only, see node.go: the ID of the first entry, and the number of entries. The last
+// node, which grows, is in the meta row as tail; the others have a row, which is
+// written when the node is full. So adding an entry writes the meta row and the
+// entry, and trimming need not count what it removes. head is the first node if that
+// is not the tail.
 //
 // A stream's functions change it in memory and in its rows; Save stores the meta
-// row at the end, and Group.Save a group's. Those that write walk in pages, since
-// a batch must not change under an iterator.
+// row at the end, and Group.Save a group's. Functions that write walk in pages, since
+// rows must not change under an open iterator.
 package stream
 
 import (
 	"encoding/binary"
 	"fmt"
+	"sync"
 
 	"redoubt/engine"
 	"redoubt/keyspace"
@@ -52,22 +53,25 @@ const (
 	rowOwned    = 0x05
 )
 
-// Stream is a stream as its meta row has it.
+// Stream is the stream at a key, as one execution sees and changes it. A missing key
+// is a stream without entries.
 type Stream struct {
 	// Last is the ID given last, MaxDeleted the highest one that was deleted by
 	// itself (not by trimming), First that of the first entry, or 0-0.
 	Last, MaxDeleted, First ID
-	// Added is how many entries there ever were.
+	// Added is the number of entries ever added.
 	Added int64
 
 	tx        *keyspace.Tx
 	key       []byte
 	old       keyspace.Meta
+	limits    *types.Limits
+	fresh     bool // made by Create: replaces the key's value
 	ref       keyspace.Ref
 	groups    uint32
 	nextGroup uint32
-	nodes     int64 // how many have a row: all but the tail
-	head      ID    // of those, the first one's ID
+	nodes     int64 // nodes with a row: all but the tail
+	head      ID    // the ID of the first node with a row
 	headLive  uint32
 	tail      node
 	scratch   []byte
@@ -77,20 +81,32 @@ type Stream struct {
 // bodySize is the length of a body.
 const bodySize = keyspace.RefSize + 3*idSize + 8 + 4 + 4 + 8 + idSize + 4 + idSize + nodeSize
 
-// Open finds the stream at a key that is about to be changed.
-func Open(tx *keyspace.Tx, key []byte) (Stream, error) { return open(tx, key, tx.Find(key)) }
+var pool = sync.Pool{New: func() any { return new(Stream) }}
 
-// Read finds the stream at a key for reading: it counts as a hit or a miss.
-func Read(tx *keyspace.Tx, key []byte) (Stream, error) { return open(tx, key, tx.Read(key)) }
+// Open opens the stream at a key that is about to be changed.
+func Open(tx *keyspace.Tx, key []byte, limits *types.Limits) (*Stream, error) {
+	s, err := Of(tx, key, tx.Find(key))
+	if err == nil {
+		s.limits = limits
+	}
+	return s, err
+}
 
-func open(tx *keyspace.Tx, key []byte, m keyspace.Meta) (Stream, error) {
-	s := Stream{tx: tx, key: key, old: m}
-	switch {
-	case !m.Exists():
+// Read opens the stream at a key for reading: the lookup counts as a hit or a miss. Groups
+// and their pending entries may be changed nevertheless.
+func Read(tx *keyspace.Tx, key []byte) (*Stream, error) { return Of(tx, key, tx.Read(key)) }
+
+// Of returns a Stream for reading, from the meta row that Find or Read returned.
+func Of(tx *keyspace.Tx, key []byte, m keyspace.Meta) (*Stream, error) {
+	if m.Exists() && m.Type != keyspace.Stream {
+		return nil, types.ErrWrongType
+	}
+	s := pool.Get().(*Stream)
+	s.tx, s.key, s.old = tx, key, m
+	if !m.Exists() {
 		return s, nil
-	case m.Type != keyspace.Stream:
-		return s, types.ErrWrongType
-	case m.Encoding != keyspace.Rows || len(m.Body) != bodySize:
+	}
+	if m.Encoding != keyspace.Rows || len(m.Body) != bodySize {
 		tx.Fail(fmt.Errorf("%w: stream %.64q has encoding %d and a body of %d bytes", engine.ErrCorrupt, key, m.Encoding, len(m.Body)))
 		return s, nil
 	}
@@ -106,10 +122,26 @@ func open(tx *keyspace.Tx, key []byte, m keyspace.Meta) (Stream, error) {
 	return s, nil
 }
 
-// Exists says whether there is a stream.
-func (s *Stream) Exists() bool { return s.ref.ID != 0 }
+// Create returns an empty stream. Save replaces the key's value with it, of whatever
+// type, without an expiry.
+func Create(tx *keyspace.Tx, key []byte, limits *types.Limits) *Stream {
+	s := pool.Get().(*Stream)
+	s.tx, s.key, s.old, s.limits, s.fresh = tx, key, tx.Find(key), limits, true
+	s.start()
+	return s
+}
 
-// Len is the number of entries, and Groups that of groups.
+// Release ends the use of the stream and of its groups. Calling it is optional:
+// frequent commands do, to avoid garbage.
+func (s *Stream) Release() {
+	*s = Stream{}
+	pool.Put(s)
+}
+
+// Exists reports whether the key was there when it was opened, or was saved since.
+func (s *Stream) Exists() bool { return s.old.Exists() }
+
+// Len is the number of entries, and Groups the number of groups.
 func (s *Stream) Len() int64    { return s.ref.Size }
 func (s *Stream) Groups() int64 { return int64(s.groups) }
 
@@ -121,22 +153,27 @@ func (s *Stream) Nodes() int64 {
 	return s.nodes + 1
 }
 
-// Create makes an empty stream where there is none.
-func (s *Stream) Create() {
-	if !s.Exists() {
+// start assigns an id for the rows to a stream that is not stored yet.
+func (s *Stream) start() {
+	if s.ref.ID == 0 {
 		s.ref = s.tx.NewRef(s.key, 0)
 		s.changed = true
 	}
 }
 
-// Save stores the meta row if anything in it has changed.
-func (s *Stream) Save() {
+// Save stores the meta row if it has changed. The key keeps its expiry, unless Create made
+// the stream, and is never removed: a stream without entries is a value.
+func (s *Stream) Save() (gone bool) {
 	if !s.changed || s.tx.Err() != nil {
-		return
+		return false
 	}
-	m := keyspace.Meta{Type: keyspace.Stream, Encoding: keyspace.Rows, Expire: s.old.Expire, Body: s.body()}
+	m := keyspace.Meta{Type: keyspace.Stream, Encoding: keyspace.Rows, Body: s.body()}
+	if !s.fresh {
+		m.Expire = s.old.Expire
+	}
 	s.tx.Store(s.key, s.old, m)
-	s.old, s.changed = m, false
+	s.old, s.changed, s.fresh = m, false, false
+	return false
 }
 
 func (s *Stream) body() []byte {
@@ -152,7 +189,7 @@ func (s *Stream) body() []byte {
 	return s.tail.append(b)
 }
 
-// SetID makes the ID given last another one, and what else is given.
+// SetID sets Last, and Added and MaxDeleted unless they are negative or zero.
 func (s *Stream) SetID(last ID, added int64, maxDeleted ID) {
 	s.Last, s.changed = last, true
 	if added >= 0 {
@@ -179,23 +216,22 @@ func (s *Stream) done(b []byte) []byte {
 
 func (s *Stream) idRow(kind byte, id ID) []byte { return s.done(appendID(s.row(kind), id)) }
 
-// release gives back the memory of what was read since keyspace.Tx.Held was asked,
-// and the scratch buffer, which may lie behind that.
+// release frees the memory allocated since keyspace.Tx.Held returned held, and drops
+// the scratch buffer, which may be part of it.
 func (s *Stream) release(held int) {
 	s.scratch = nil
 	s.tx.Release(held)
 }
 
-// rows iterates over the rows whose keys begin with prefix, from those that go on
-// with from up to those that go on with to, the last one included. It is closed by
-// keyspace.Tx.CloseRows.
+// rows returns an iterator over the rows whose keys are prefix and an ID in [from, to].
+// keyspace.Tx.CloseRows closes it.
 func (s *Stream) rows(prefix []byte, from, to ID, reverse bool) engine.Iterator {
 	lo := appendID(append(make([]byte, 0, len(prefix)+idSize), prefix...), from)
 	hi := append(appendID(append(make([]byte, 0, len(prefix)+idSize+1), prefix...), to), 0)
 	return s.tx.IterKind(s.ref, keyspace.SubRow, lo, hi, reverse)
 }
 
-// rest is the part of a row's key behind the prefix that all rows of a value have.
+// rest is the part of a row's key after the prefix that all rows of a value share.
 func rest(key []byte) []byte {
 	if len(key) < keyspace.RowKeyHead {
 		return nil
@@ -208,11 +244,11 @@ func (s *Stream) corrupt(what string) {
 	s.tx.Fail(fmt.Errorf("%w: stream %.64q: %s", engine.ErrCorrupt, s.key, what))
 }
 
-// drop deletes the rows whose keys begin with prefix; count is how many there
-// are. Many go by one range delete.
+// drop deletes the rows whose keys begin with prefix; count is their number. Many rows
+// are deleted as one range.
 func (s *Stream) drop(prefix []byte, count int64) { s.dropRange(prefix, successor(prefix), count) }
 
-// dropRange deletes the rows from one key up to another.
+// dropRange deletes the count rows with keys in [from, to).
 func (s *Stream) dropRange(from, to []byte, count int64) {
 	if count == 0 || s.tx.Err() != nil {
 		return
@@ -237,12 +273,12 @@ func (s *Stream) dropRange(from, to []byte, count int64) {
 	}
 }
 
-// rangeMin is how many rows are deleted one by one at the most: a range delete
-// is cheap to make and dear to keep.
+// rangeMin is the most rows that are deleted one by one: a range delete is cheap to
+// write, but expensive for later reads.
 const rangeMin = 512
 
-// successor is the first key behind all that begin with prefix, which does not
-// consist of ff bytes.
+// successor is the first key after all keys that begin with prefix, which must not
+// consist of ff bytes only.
 func successor(prefix []byte) []byte {
 	s := append([]byte(nil), prefix...)
 	for i := len(s) - 1; i >= 0; i-- {
@@ -253,14 +289,14 @@ func successor(prefix []byte) []byte {
 	return nil
 }
 
-// rowWork is what looking at a row weighs, in the terms of keyspace.Tx.Heavy.
+// rowWork is the cost of reading a row, in the unit of keyspace.Tx.Heavy.
 const rowWork = 64
 
-// work adds up what an execution has looked at, and asks now and then whether it
-// should go on elsewhere.
+// work adds up the cost of a walk, and asks keyspace.Tx.Heavy now and then whether the
+// execution must stop and move to a worker.
 type work struct{ done, asked int64 }
 
-// add says false when the execution is to stop.
+// add returns false when the execution must stop.
 func (w *work) add(tx *keyspace.Tx, bytes int) bool {
 	w.done += int64(bytes) + rowWork
 	if w.done-w.asked < 64<<10 {

@@ -2,20 +2,20 @@ package stream
 
 import "math"
 
-// Trim says what is to be removed from the start of a stream.
+// Trim describes what to remove from the start of a stream.
 type Trim struct {
-	// ByID: the entries below MinID. Otherwise those beyond MaxLen.
+	// ByID: remove the entries below MinID; otherwise those beyond MaxLen.
 	ByID   bool
 	MinID  ID
 	MaxLen int64
-	// Approx: only whole nodes, as far as that goes.
+	// Approx: remove whole nodes only.
 	Approx bool
-	// Limit is how many entries may be removed, 0 for any number. It is looked
-	// at node by node.
+	// Limit is the most entries to remove, 0 for any number. It is checked before
+	// each node.
 	Limit int64
 }
 
-// whole says whether all of a node goes, when the stream has this length.
+// whole reports whether a node is removed whole from a stream of this length.
 func (t *Trim) whole(n node, length int64) bool {
 	if t.ByID {
 		return n.last.Less(t.MinID)
@@ -23,8 +23,8 @@ func (t *Trim) whole(n node, length int64) bool {
 	return length-int64(n.live) >= t.MaxLen
 }
 
-// Trim removes entries from the start, and returns how many. It costs what it
-// removes, or less where many nodes go as a whole.
+// Trim removes entries from the start, and returns how many. Its cost is proportional to
+// the entries removed, or less where many whole nodes are.
 func (s *Stream) Trim(t Trim) (removed int64) {
 	if s.ref.Size == 0 && s.Nodes() == 0 || s.idle(&t) {
 		return 0
@@ -59,13 +59,12 @@ func (s *Stream) Trim(t Trim) (removed int64) {
 	return removed
 }
 
-// idle says that nothing is to be removed, where that can be said without looking
-// at a row: in a stream that is trimmed with each entry that is added it mostly is
-// so.
+// idle reports whether, by the meta row alone, nothing is to be removed: the usual case
+// in a stream that is trimmed with each entry added.
 func (s *Stream) idle(t *Trim) bool {
 	switch {
 	case s.nodes == 0:
-		return false // all that is needed is at hand
+		return false // the only node is in the meta row
 	case t.ByID:
 		// A first node whose entries were deleted one by one may have to go.
 		return s.headLive > 0 && !s.First.Less(t.MinID)
@@ -73,8 +72,8 @@ func (s *Stream) idle(t *Trim) bool {
 	return s.ref.Size <= t.MaxLen || t.Approx && s.ref.Size-int64(s.headLive) < t.MaxLen
 }
 
-// removeNodes removes the first nodes, which have so many entries. kept is the
-// node behind them, if there is one.
+// removeNodes removes the first nodes, which have so many live entries. kept is the node
+// after them, if there is one.
 func (s *Stream) removeNodes(nodes, entries int64, kept node) {
 	first, head := s.First, s.head
 	if entries > rangeMin && s.tx.Heavy(nodes*rowWork) || entries <= rangeMin && s.tx.Heavy(entries*rowWork) {
@@ -100,7 +99,7 @@ func (s *Stream) removeNodes(nodes, entries int64, kept node) {
 	s.findFirst(kept.id)
 }
 
-// removeFrom removes entries from a node, which is the first one.
+// removeFrom removes entries from the first node, n.
 func (s *Stream) removeFrom(n node, t *Trim) (removed int64) {
 	excess := int64(math.MaxInt64)
 	if !t.ByID {

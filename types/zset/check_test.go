@@ -50,7 +50,7 @@ func verify(tx *keyspace.Tx, key string, want [][]byte) error {
 		}
 		return nil
 	}
-	z, err := Of(tx, []byte(key), m, nil)
+	z, err := Of(tx, []byte(key), m)
 	if err != nil {
 		return err
 	}

@@ -45,11 +45,12 @@ func FuzzPacked(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body, member []byte) {
 		s := typestest.New(t)
 		err := s.Try(func(tx *keyspace.Tx) {
-			z, err := Of(tx, []byte("k"), keyspace.Meta{Type: keyspace.ZSet, Encoding: keyspace.Packed, Body: body}, &unlimited)
+			z, err := Of(tx, []byte("k"), keyspace.Meta{Type: keyspace.ZSet, Encoding: keyspace.Packed, Body: body})
 			if err != nil {
 				tx.Fail(err)
 				return
 			}
+			z.limits = &unlimited
 			z.Rank(member, true)
 			z.Count(ByScore(Bound{1, false}, Bound{2, true}))
 			z.Each(func([]byte, float64) bool { return true })

@@ -29,8 +29,8 @@ type countedIter struct {
 	c *counted
 }
 
-func (c *counted) Begin(wait bool) (engine.View, error) {
-	v, err := c.Engine.Begin(wait)
+func (c *counted) Begin(o engine.ViewOptions) (engine.View, error) {
+	v, err := c.Engine.Begin(o)
 	return &countedView{v, c}, err
 }
 
@@ -41,6 +41,10 @@ func (v *countedView) Get(key, dst []byte) ([]byte, bool, error) {
 
 func (v *countedView) Iter(lo, hi []byte, reverse bool) engine.Iterator {
 	return &countedIter{v.View.Iter(lo, hi, reverse), v.c}
+}
+
+func (v *countedView) Edge(lo, hi []byte, reverse bool, b []byte) ([]byte, int, bool, error) {
+	return engine.EdgeByIter(v, lo, hi, reverse, b)
 }
 
 func (i *countedIter) Next() bool {

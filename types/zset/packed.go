@@ -10,7 +10,7 @@ import (
 	"redoubt/types/pack"
 )
 
-// packed is the small form: the elements in their order, in the meta row.
+// packed is the small form: the elements in order, in the meta row.
 type packed struct {
 	tx   *keyspace.Tx
 	buf  pack.Buf
@@ -37,7 +37,7 @@ func (p *packed) entry(off int) (elem []byte, next int, ok bool) {
 	return elem, next, ok
 }
 
-// fits says whether the form has room for one more member.
+// fits reports whether the form has room for one more member.
 func (p *packed) fits(member []byte, l *types.Limits) bool {
 	return p.size() < l.ZSetEntries && int64(len(member)) <= l.ZSetValue &&
 		len(p.buf)+len(member)+scoreSize+8 <= pack.MaxBytes
@@ -56,8 +56,8 @@ func (p *packed) find(member []byte) (bits uint64, ok bool) {
 	}
 }
 
-// seek returns the offset of the first element that is not below a place, and how
-// many are below it.
+// seek returns the offset of the first element that is not below a place, and the
+// number of elements below.
 func (p *packed) seek(place []byte) (off int, n int64) {
 	for off = p.buf.First(); ; n++ {
 		elem, next, ok := p.entry(off)

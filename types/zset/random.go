@@ -2,10 +2,10 @@ package zset
 
 import "math/rand/v2"
 
-// Drawing members, and walking in pages that need no memory.
+// Drawing random members, and scanning with a stateless cursor.
 
-// Pick returns a member, each as likely as any other. It stays valid until the
-// end of the execution. It says false if the set is empty.
+// Pick returns a random member, each equally likely. The member stays valid until the
+// end of the execution. ok is false if the set is empty.
 func (z *ZSet) Pick(rng *rand.Rand) (member []byte, score float64, ok bool) {
 	if z.Packed() {
 		if z.Len() == 0 {
@@ -24,8 +24,8 @@ func (z *ZSet) Pick(rng *rand.Rand) (member []byte, score float64, ok bool) {
 	return member, decode(bitsOf(value)), true
 }
 
-// Sample visits count different members, or all if there are no more; each choice
-// is as likely as any other.
+// Sample visits count different members, or all if there are no more; each choice is
+// equally likely.
 func (z *ZSet) Sample(count int64, rng *rand.Rand, visit func(member []byte, score float64)) {
 	if !z.Packed() {
 		z.rows.m.Sample(count, rng, nil, func(member, value []byte) {
@@ -35,8 +35,8 @@ func (z *ZSet) Sample(count int64, rng *rand.Rand, visit func(member []byte, sco
 		})
 		return
 	}
-	// Of those that are left each is taken with the chance that makes the number
-	// come out right.
+	// Selection sampling: each element is visited with the probability (members still
+	// wanted) / (members left).
 	left := z.Len()
 	z.packed.walk(Whole, false, func(elem []byte) bool {
 		if left <= count || rng.Int64N(left) < count {

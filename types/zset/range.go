@@ -4,8 +4,8 @@ import "bytes"
 
 // Operations on parts of a set, over either form.
 
-// Walk visits the elements of a span in their order, or against it, until visit
-// says false.
+// Walk visits the elements of a span in order, or in reverse, until visit returns
+// false.
 func (z *ZSet) Walk(s Span, reverse bool, visit func(member []byte, score float64) bool) {
 	z.form.walk(s, reverse, func(elem []byte) bool { return visit(elem[scoreSize:], decode(bitsOf(elem))) })
 }
@@ -13,16 +13,16 @@ func (z *ZSet) Walk(s Span, reverse bool, visit func(member []byte, score float6
 // Each visits all elements in their order.
 func (z *ZSet) Each(visit func(member []byte, score float64) bool) { z.Walk(Whole, false, visit) }
 
-// RangeByScore visits the elements with scores from min to max in their order, or
-// against it.
+// RangeByScore visits the elements with scores from min to max in order, or in
+// reverse.
 func (z *ZSet) RangeByScore(min, max Bound, reverse bool, visit func(member []byte, score float64) bool) {
 	z.Walk(ByScore(min, max), reverse, visit)
 }
 
-// nearEnd is how many elements are stepped over rather than looked up.
+// nearEnd is the most elements that are skipped by a walk rather than by ranks.
 func nearEnd() int64 { return segmentMax / 2 }
 
-// WalkFrom is Walk that leaves the first elements out, so many of them.
+// WalkFrom is Walk without the first skip elements.
 func (z *ZSet) WalkFrom(s Span, reverse bool, skip int64, visit func(member []byte, score float64) bool) {
 	if skip > nearEnd() {
 		var rest Span
@@ -40,8 +40,8 @@ func (z *ZSet) WalkFrom(s Span, reverse bool, skip int64, visit func(member []by
 	})
 }
 
-// skip cuts the first elements of a span off. It returns how many are left to be
-// stepped over, -1 if there are no more.
+// skip cuts the first elements off a span. It returns the number of elements still to
+// be skipped, or -1 if the span has no more.
 func (z *ZSet) skip(s Span, reverse bool, skip int64) (Span, int64) {
 	if reverse {
 		n := z.below(s.hi) - 1 - skip
@@ -56,13 +56,12 @@ func (z *ZSet) skip(s Span, reverse bool, skip int64) (Span, int64) {
 	if !ok {
 		return none, -1
 	}
-	s.lo = place // perhaps before where the span begins: the rest leads behind that
+	s.lo = place // may be before the span: rest counts from place
 	return s, rest
 }
 
-// RangeByRank visits the elements numbered from start to stop, both included and
-// counted from 0 and from the end if reverse is said. They must lie inside the
-// set.
+// RangeByRank visits the elements with ranks from start to stop, both included,
+// counted from 0, and from the end if reverse. Ranks outside of the set are clipped.
 func (z *ZSet) RangeByRank(start, stop int64, reverse bool, visit func(member []byte, score float64) bool) {
 	size := z.Len()
 	start, stop = max(start, 0), min(stop, size-1)
@@ -100,8 +99,7 @@ func (z *ZSet) RangeByRank(start, stop int64, reverse bool, visit func(member []
 	})
 }
 
-// Rank returns the number of a member in the order, or in the reverse order, with
-// its score.
+// Rank returns the rank of a member in order, or in reverse order, and its score.
 func (z *ZSet) Rank(member []byte, reverse bool) (rank int64, score float64, ok bool) {
 	bits, ok := z.form.find(member)
 	if !ok {
@@ -147,14 +145,15 @@ func (z *ZSet) below(hi []byte) int64 {
 	return z.form.before(hi)
 }
 
-// takePage is how many elements are gathered before they are removed: rows must
-// not change under an open iterator.
+// takePage is the number of elements that are collected before they are removed: rows
+// must not change under an open iterator.
 const takePage = 512
 
 // RemoveSpan removes the elements of a span and returns how many.
 func (z *ZSet) RemoveSpan(s Span) int64 { return z.take(s, false, z.Len(), nil) }
 
-// RemoveRanks removes the elements numbered from start to stop, both included.
+// RemoveRanks removes the elements with ranks from start to stop, both included, and
+// returns how many.
 func (z *ZSet) RemoveRanks(start, stop int64) int64 {
 	start, stop = max(start, 0), min(stop, z.Len()-1)
 	if start > stop {
@@ -171,17 +170,17 @@ func (z *ZSet) RemoveRanks(start, stop int64) int64 {
 	return z.take(s, false, stop-start+1, nil)
 }
 
-// Pop removes the first elements, or the last ones, at most so many, and shows
-// each to visit.
+// Pop removes up to count elements from the start, or from the end if last, passes each
+// to visit, and returns how many.
 func (z *ZSet) Pop(count int64, last bool, visit func(member []byte, score float64)) int64 {
 	return z.take(Whole, last, count, visit)
 }
 
-// take removes the first elements of a span, or its last ones, at most so many.
+// take removes up to most elements from the start of a span, or from its end.
 func (z *ZSet) take(s Span, reverse bool, most int64, visit func(member []byte, score float64)) (taken int64) {
 	if most = min(most, z.Len()); visit == nil && s.lo == nil && s.hi == nil && most == z.Len() && !z.Packed() {
 		z.dirty = z.dirty || most > 0
-		z.rows.forget() // no need to look at them: Save drops all rows
+		z.rows.forget() // no need to read the elements: Save deletes all rows
 		return most
 	}
 	z.rows.atFront = len(s.lo) == 0 && !reverse
@@ -215,8 +214,8 @@ func (z *ZSet) take(s Span, reverse bool, most int64, visit func(member []byte, 
 		if taken += int64(n); n < takePage {
 			break
 		}
-		// Not from the same place again: the rows just removed would be stepped
-		// over one by one.
+		// Continue after this page: from its start, the deleted rows would be
+		// stepped over one by one.
 		last := append([]byte(nil), page[ends[n-2]:]...)
 		if reverse {
 			s.hi = last
@@ -228,7 +227,7 @@ func (z *ZSet) take(s Span, reverse bool, most int64, visit func(member []byte, 
 }
 
 // WalkApart is WalkFrom, over at most limit elements, for a visit that writes
-// other values: the elements are gathered page by page, since rows must not change
+// other values: the elements are collected page by page, since rows must not change
 // under an open iterator.
 func (z *ZSet) WalkApart(s Span, reverse bool, skip, limit int64, visit func(member []byte, score float64) bool) {
 	var page []byte

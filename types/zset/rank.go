@@ -9,18 +9,18 @@ import (
 	"redoubt/keyspace"
 )
 
-// Rank rows count elements, so that the number of an element in the order, and
-// the element of a number, are found without walking over the set.
+// Rank rows count elements, so that the rank of an element, and the element of a
+// rank, are found without a walk over the set.
 //
 // The order is cut into segments of up to segmentMax elements, and segments are
-// gathered in groups of up to groupMax:
+// collected in groups of up to groupMax:
 //
 //	home:2 04 id:8 01 boundary -> count:4              a segment
 //	home:2 04 id:8 02 boundary -> count:8 segments:4   a group
 //
 // A boundary is a place in the order, in the form of an element: the segment holds
-// the elements from it up to the next boundary. That of the first segment is
-// empty. An element that once was a boundary may be gone; the boundary stays.
+// the elements from its boundary up to the next one. The first boundary is empty. If
+// the element of a boundary is removed, the boundary stays.
 //
 // Invariants:
 //  1. Each segment has at least one element, and at most segmentMax.
@@ -29,25 +29,25 @@ import (
 //  3. There are segments only if there are two or more, and groups only if there
 //     are two or more. Their numbers are in the meta row.
 //
-// Groups are there for sets of a hundred thousand and more: below that a change
-// need not keep a second count, and an engine that cannot count by itself reads some
-// hundred small rows for a rank. So it does up to some ten millions. Where groups had
-// more segments once, they are split as they grow.
+// Groups exist in sets of a hundred thousand elements and more: below that a change
+// need not maintain a second count, and an engine without counts of its own reads some
+// hundred small rows for a rank. That holds up to some ten millions. Groups written
+// under a larger groupMax are split as they grow.
 //
 // A change of the set touches one segment and one group. A segment that becomes
-// too large is split in halves; one that becomes small is joined with a neighbour
-// of its group if the two together are small as well, so that joining and
-// splitting do not alternate. An empty one always goes.
+// too large is split in halves; one that becomes small is merged with a neighbour
+// of its group if the two together are small as well, so that merges and splits do
+// not alternate. An empty segment is always removed.
 //
-// An execution keeps the segment and the group that it used last and writes them
-// when it leaves them: so adding or removing many elements side by side costs
+// An execution caches the segment and the group that it used last and writes them
+// when it moves on to others: so adding or removing many adjacent elements costs
 // little more than their own rows.
 //
 // Rejected: counts in a tree of nodes with many entries each (a change would
 // rewrite some kilobytes), and counts that are only nearly right (ZRANK is exact).
 
-// The sizes. They are no part of the format; they are variables so that tests can
-// reach all cases with few elements.
+// The sizes are not part of the format. They are variables so that tests can reach all
+// cases with few elements.
 var (
 	segmentMax int64  = 512
 	groupMax   uint32 = 256
@@ -61,23 +61,23 @@ const (
 	groupValue   = 12
 )
 
-// run is a segment or a group in use.
+// run is a cached segment or group.
 type run struct {
 	known    bool
-	lo, hi   []byte // its boundary, and the next one if hiKnown; nil: there is none
+	lo, hi   []byte // its boundary, and the next one (nil if none), valid if hiKnown
 	hiKnown  bool
-	uses     int // how often it was found again
+	uses     int // consecutive lookups that found this run
 	count    int64
 	segments uint32 // of a group
-	// What its row says.
+	// The values in its row.
 	stored         int64
 	storedSegments uint32
 }
 
-// rank is what an execution knows of the ranks.
+// rank is the state of the rank rows in an execution.
 type rank struct {
-	segments, groups uint32 // how many rank rows there are
-	seg, grp         run    // the ones used last
+	segments, groups uint32 // the numbers of rank rows
+	seg, grp         run    // the segment and the group used last
 	key, from, to    []byte // scratch
 }
 
@@ -119,9 +119,8 @@ func (r *rows) decodeRank(level byte, v []byte) (count int64, segments uint32) {
 	return 0, 0
 }
 
-// rankRange makes from and to the keys of the rank rows of a level with boundaries
-// from one place up to, not including, another; nil stands for the beginning and
-// the end.
+// rankRange sets r.rank.from and to to the key range of the rank rows of a level with
+// boundaries in [from, to); nil stands for the beginning and the end.
 func (r *rows) rankRange(level byte, from, to []byte) {
 	k := &r.rank
 	k.from = append(append(keyspace.AppendRowKey(k.from[:0], r.m.Ref, keyspace.RankRow), level), from...)
@@ -131,7 +130,7 @@ func (r *rows) rankRange(level byte, from, to []byte) {
 	k.to = append(append(keyspace.AppendRowKey(k.to[:0], r.m.Ref, keyspace.RankRow), level), to...)
 }
 
-// eachRank visits the rank rows of such a range.
+// eachRank visits the rank rows of a range (see rankRange) until visit returns false.
 func (r *rows) eachRank(level byte, from, to []byte, reverse bool, visit func(boundary []byte, count int64, segments uint32) bool) {
 	r.rankRange(level, from, to)
 	tx := r.m.Tx
@@ -145,14 +144,14 @@ func (r *rows) eachRank(level byte, from, to []byte, reverse bool, visit func(bo
 	}
 }
 
-// load makes the first row of a range the run, or the last one if reverse, if there
-// is one.
+// load reads the first row of a range, or the last one if reverse, into u, and reports
+// whether there is one.
 func (r *rows) load(u *run, level byte, from, to []byte, reverse bool) bool {
 	r.rankRange(level, from, to)
 	return r.loadEdge(u, level, reverse)
 }
 
-// loadEdge makes the first row between the keys in from and to the run.
+// loadEdge is load for the range in r.rank.from and to.
 func (r *rows) loadEdge(u *run, level byte, reverse bool) bool {
 	u.known = false
 	held := r.m.Tx.Held()
@@ -165,15 +164,15 @@ func (r *rows) loadEdge(u *run, level byte, reverse bool) bool {
 	return found
 }
 
-// is makes the run the one of a row.
+// is sets the run to a row.
 func (u *run) is(boundary []byte, count int64, segments uint32) {
 	u.lo = append(u.lo[:0], boundary...)
 	u.known, u.hiKnown, u.uses = true, false, 0
 	u.count, u.stored, u.segments, u.storedSegments = count, count, segments, segments
 }
 
-// locate makes the run of an element the one in use; before it leaves another one it
-// writes that. It says whether it was in use before.
+// locate makes u the run of an element, and writes the previous run if it has changed.
+// same is true if the run was in use before.
 func (r *rows) locate(u *run, level byte, elem []byte) (same, found bool) {
 	next := &r.next
 	if r.atFront { // the first element is in the first run
@@ -184,7 +183,7 @@ func (r *rows) locate(u *run, level byte, elem []byte) (same, found bool) {
 			next.is(nil, count, segments)
 		}
 		r.m.Tx.Release(held)
-	} else { // the last one whose boundary is not behind the element
+	} else { // the last run whose boundary is not after the element
 		r.rankRange(level, nil, elem)
 		r.rank.to = append(r.rank.to, 0)
 		found = r.loadEdge(next, level, true)
@@ -201,9 +200,9 @@ func (r *rows) locate(u *run, level byte, elem []byte) (same, found bool) {
 	return false, true
 }
 
-// holds says whether the run is known to be the one of an element. Where the run
-// ends is found out only when it was used some times: until then it is as cheap to
-// look for the element's run.
+// holds reports whether the run is known to contain an element's place. The end of the
+// run is looked up only after repeated uses: until then, locating the element's run is
+// as cheap.
 func (r *rows) holds(u *run, level byte, elem []byte) bool {
 	if !u.known || bytes.Compare(elem, u.lo) < 0 {
 		return false
@@ -214,7 +213,7 @@ func (r *rows) holds(u *run, level byte, elem []byte) bool {
 	return u.hiKnown && (u.hi == nil || bytes.Compare(elem, u.hi) < 0)
 }
 
-// learnEnd finds where a run ends.
+// learnEnd looks up the end of a run.
 func (r *rows) learnEnd(u *run, level byte) {
 	if u.hiKnown {
 		return
@@ -229,14 +228,14 @@ func (r *rows) learnEnd(u *run, level byte) {
 	r.m.Tx.Release(held)
 }
 
-// after is the first place behind another.
+// after is the next place after another.
 func after(place []byte) []byte {
 	return append(append(make([]byte, 0, len(place)+1), place...), 0)
 }
 
-// enter makes the segment and the group of an element those in use. The group in use
-// is always that of the segment in use, so it need not be looked for if the segment
-// is the same.
+// enter makes the segment and the group of an element those in use. The group in use is
+// always that of the segment in use, so the group is not looked up if the segment is
+// the same.
 func (r *rows) enter(elem []byte) bool {
 	k := &r.rank
 	if r.holds(&k.seg, levelSegment, elem) {
@@ -255,13 +254,13 @@ func (r *rows) enter(elem []byte) bool {
 	return true
 }
 
-// lost notes that a row is missing that must be there.
+// lost fails the execution because a row is missing.
 func (r *rows) lost(what string) bool {
 	r.m.Tx.Fail(fmt.Errorf("%w: a sorted set has no %s row at some place", engine.ErrCorrupt, what))
 	return false
 }
 
-// flush writes what is in use.
+// flush writes the segment and the group in use.
 func (r *rows) flush() {
 	r.flushRun(&r.rank.seg, levelSegment)
 	r.flushRun(&r.rank.grp, levelGroup)
@@ -280,7 +279,7 @@ func (r *rows) flushRun(u *run, level byte) {
 	u.stored, u.storedSegments = u.count, u.segments
 }
 
-// count notes that an element came or went; its rows are already as they will be.
+// count counts an element that was added or removed; its rows are already updated.
 func (r *rows) count(elem []byte, delta int64) {
 	k := &r.rank
 	switch {
@@ -306,7 +305,7 @@ func (r *rows) count(elem []byte, delta int64) {
 	}
 }
 
-// split cuts the segment in use in halves.
+// split splits the segment in use in halves.
 func (r *rows) split() {
 	k := &r.rank
 	half := k.seg.count / 2
@@ -339,8 +338,7 @@ func (r *rows) split() {
 	}
 }
 
-// splitGroup makes two groups of the segments from a boundary on. All segments
-// are written.
+// splitGroup splits the group at boundary lo in two. All its segments must be written.
 func (r *rows) splitGroup(lo []byte, count int64, segments uint32) {
 	half := segments / 2
 	var middle []byte

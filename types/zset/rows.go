@@ -23,7 +23,7 @@ type rows struct {
 	body    []byte // scratch for the meta row's body
 }
 
-// tailSize is what the meta row has behind the Ref: segments:4 groups:4.
+// tailSize is the size of the meta row's body after the Ref: segments:4 groups:4.
 const tailSize = 8
 
 func (r *rows) open(tx *keyspace.Tx, m keyspace.Meta) {
@@ -50,7 +50,7 @@ func (r *rows) close() {
 	r.rank.reset()
 }
 
-// forget makes the set empty without a look at its rows: the key is going to be
+// forget makes the set empty without reading its rows: the key is going to be
 // removed.
 func (r *rows) forget() {
 	r.m.Ref.Size = 0
@@ -85,7 +85,7 @@ func (r *rows) find(member []byte) (bits uint64, ok bool) {
 	return bits, true
 }
 
-// scoreKey makes the key of a score row; the element is behind RowKeyHead.
+// scoreKey makes the key of a score row; the element follows RowKeyHead.
 func (r *rows) scoreKey(bits uint64, member []byte) []byte {
 	r.key = keyspace.AppendRowKey(r.key[:0], r.m.Ref, keyspace.ScoreRow)
 	r.key = appendElem(r.key, bits, member)

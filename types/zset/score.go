@@ -11,7 +11,7 @@ const scoreSize = 8
 
 const signBit = 1 << 63
 
-// encode makes a number of a score whose order is that of the scores.
+// encode returns a score as a number that sorts as scores do.
 func encode(f float64) uint64 {
 	if f == 0 {
 		return signBit // also of minus zero
@@ -129,16 +129,16 @@ func (z *ZSet) lexMixed(min, max LexBound, first, last []byte) Span {
 	return s
 }
 
-// elemWork is what looking at an element weighs, in the terms of keyspace.Tx.Heavy.
+// elemWork is the cost of reading an element, in the unit of keyspace.Tx.Heavy.
 const elemWork = 64
 
-// above says that a bound leaves a member out that is below it.
+// above reports whether a bound excludes a member that is below it.
 func (b LexBound) above(member []byte) bool {
 	c := bytes.Compare(member, b.Member)
 	return b.Inf > 0 || b.Inf == 0 && (c < 0 || c == 0 && b.Open)
 }
 
-// below says that a bound leaves a member out that is above it.
+// below reports whether a bound excludes a member that is above it.
 func (b LexBound) below(member []byte) bool {
 	c := bytes.Compare(member, b.Member)
 	return b.Inf < 0 || b.Inf == 0 && (c > 0 || c == 0 && b.Open)

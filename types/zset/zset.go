@@ -9,11 +9,8 @@
 //	z.Remove(member)
 //	z.Save()                               // after changes, once
 //
-// Open finds a key that is about to be changed, Read one that is read (it counts
-// a hit or a miss); a missing key is an empty set. Create begins a new set that
-// Save puts in the place of whatever is at the key, of any type, without an
-// expiry: what the commands with a destination need. Save removes a key whose set
-// became empty. It notes no event: handlers know the names of those.
+// These are the functions of every types.Collection. Create is what the commands with
+// a destination need.
 //
 // Parts of a set are named by a Span: all elements between two places of the
 // order. ByScore, Lex and Whole make one; Walk visits it, Count counts it and
@@ -41,7 +38,7 @@
 //     rows (see rank.go). The meta row has segments:4 groups:4 behind its Ref, the
 //     numbers of rank rows of both levels.
 //
-// Both are a form; everything else is written once over that.
+// Both implement form, which all other code uses.
 package zset
 
 import (
@@ -60,7 +57,7 @@ type ZSet struct {
 	limits *types.Limits
 	form   form
 	dirty  bool
-	fresh  bool // made by Create: replaces what is at the key
+	fresh  bool // made by Create: replaces the key's value
 
 	packed packed
 	rows   rows
@@ -68,31 +65,31 @@ type ZSet struct {
 	ends   []int
 }
 
-// form is what the two layouts have to offer. Bits are an encoded score.
+// form is the interface of the two layouts. Bits are an encoded score.
 type form interface {
-	// size is how many elements there are.
+	// size is the number of elements.
 	size() int64
 	// find returns the score of a member.
 	find(member []byte) (bits uint64, ok bool)
-	// insert adds a member that is not there.
+	// insert adds a new member.
 	insert(bits uint64, member []byte)
 	// remove takes a member that is there, with its score.
 	remove(bits uint64, member []byte)
 	// move gives a member that is there another score.
 	move(from, to uint64, member []byte)
-	// walk visits the elements of a span in their order, or against it, until
-	// visit says false.
+	// walk visits the elements of a span in order, or in reverse, until visit
+	// returns false.
 	walk(s Span, reverse bool, visit func(elem []byte) bool)
 	// edge appends the first element of a span, or the last one if reverse, to b.
-	// It says false if there is none.
+	// It reports false if there is none.
 	edge(s Span, reverse bool, b []byte) ([]byte, bool)
 	// before counts the elements below a place.
 	before(place []byte) int64
-	// at appends the element of a number, counted from 0, to b. It says false if
+	// at appends the element of a number, counted from 0, to b. It reports false if
 	// there is none.
 	at(n int64, b []byte) ([]byte, bool)
 	// near finds a place from which on the element of a number is the one of another,
-	// smaller number, as near as that is known without a walk. It says false if there
+	// smaller number, as near as that is known without a walk. It reports false if there
 	// is none.
 	near(n int64) (place []byte, rest int64, ok bool)
 	// save returns the meta row's encoding and body, and whether they differ from
@@ -102,22 +99,25 @@ type form interface {
 
 var pool = sync.Pool{New: func() any { return new(ZSet) }}
 
-// Open finds the set at a key that is about to be changed.
+// Open opens the set at a key that is about to be changed.
 func Open(tx *keyspace.Tx, key []byte, limits *types.Limits) (*ZSet, error) {
-	return Of(tx, key, tx.Find(key), limits)
+	z, err := Of(tx, key, tx.Find(key))
+	if err == nil {
+		z.limits = limits
+	}
+	return z, err
 }
 
-// Read finds the set at a key for reading.
-func Read(tx *keyspace.Tx, key []byte) (*ZSet, error) { return Of(tx, key, tx.Read(key), nil) }
+// Read opens the set at a key for reading: the lookup counts as a hit or a miss.
+func Read(tx *keyspace.Tx, key []byte) (*ZSet, error) { return Of(tx, key, tx.Read(key)) }
 
-// Of makes a set of what Find or Read returned for the key. A set that is only
-// read needs no limits.
-func Of(tx *keyspace.Tx, key []byte, m keyspace.Meta, limits *types.Limits) (*ZSet, error) {
+// Of returns a ZSet for reading, from the meta row that Find or Read returned.
+func Of(tx *keyspace.Tx, key []byte, m keyspace.Meta) (*ZSet, error) {
 	if m.Exists() && m.Type != keyspace.ZSet {
 		return nil, types.ErrWrongType
 	}
 	z := pool.Get().(*ZSet)
-	z.tx, z.key, z.old, z.limits, z.dirty, z.fresh = tx, key, m, limits, false, false
+	z.tx, z.key, z.old, z.dirty, z.fresh = tx, key, m, false, false
 	if m.External() {
 		z.rows.open(tx, m)
 		z.form = &z.rows
@@ -128,7 +128,8 @@ func Of(tx *keyspace.Tx, key []byte, m keyspace.Meta, limits *types.Limits) (*ZS
 	return z, nil
 }
 
-// Create begins an empty set that Save puts in the place of what is at the key.
+// Create returns an empty set. Save replaces the key's value with it, of whatever type,
+// without an expiry.
 func Create(tx *keyspace.Tx, key []byte, limits *types.Limits) *ZSet {
 	z := pool.Get().(*ZSet)
 	z.tx, z.key, z.old, z.limits, z.dirty, z.fresh = tx, key, tx.Find(key), limits, true, true
@@ -137,8 +138,8 @@ func Create(tx *keyspace.Tx, key []byte, limits *types.Limits) *ZSet {
 	return z
 }
 
-// Release gives the set's memory back. It may be called when the set is no longer
-// used, and need not.
+// Release ends the use of the set. Calling it is optional: frequent commands do, to
+// avoid garbage.
 func (z *ZSet) Release() {
 	z.tx, z.key, z.old, z.limits, z.form = nil, nil, keyspace.Meta{}, nil, nil
 	z.packed.close()
@@ -149,16 +150,13 @@ func (z *ZSet) Release() {
 // Key is the key of the set.
 func (z *ZSet) Key() []byte { return z.key }
 
-// Exists says whether the key was there when it was opened.
+// Exists reports whether the key was there when it was opened.
 func (z *ZSet) Exists() bool { return z.old.Exists() }
 
-// Replaces says whether Create found something at the key.
-func (z *ZSet) Replaces() bool { return z.fresh && z.old.Exists() }
-
-// Packed says whether the set is in its small form.
+// Packed reports whether the set is in its small form.
 func (z *ZSet) Packed() bool { return z.form == &z.packed }
 
-// Len is how many members there are.
+// Len is the number of members.
 func (z *ZSet) Len() int64 { return z.form.size() }
 
 // Score returns the score of a member.
@@ -189,7 +187,7 @@ func (z *ZSet) Add(member []byte, score float64) (added, changed bool) {
 // Insert adds a member that Score did not find.
 func (z *ZSet) Insert(member []byte, score float64) { z.insert(member, encode(score)) }
 
-// Replace gives a member another score. old is what Score found. It says whether
+// Replace gives a member another score. old is what Score found. It reports whether
 // they differ.
 func (z *ZSet) Replace(member []byte, old, score float64) bool {
 	from, to := encode(old), encode(score)
@@ -209,7 +207,7 @@ func (z *ZSet) insert(member []byte, bits uint64) {
 	z.form.insert(bits, member)
 }
 
-// Expect says that so many members are about to be added, the first one as long
+// Expect reports that so many members are about to be added, the first one as long
 // as given. As in Redis, a set that would not stay small then unfolds at once.
 func (z *ZSet) Expect(members, length int) {
 	if z.Packed() && (int64(members) > z.limits.ZSetEntries || !z.old.Exists() && int64(length) > z.limits.ZSetValue) {
@@ -218,7 +216,7 @@ func (z *ZSet) Expect(members, length int) {
 	}
 }
 
-// Members begins a walk over the members in the order of their hashes; ScoreOf reads
+// Members returns a cursor over the members in the order of their hashes; ScoreOf reads
 // the values.
 func (z *ZSet) Members(source int) *member.Cursor {
 	if z.form == &z.rows {
@@ -245,7 +243,7 @@ func (z *ZSet) Ahead(members [][]byte, step int) {
 	}
 }
 
-// Remove takes a member out. It says whether it was there.
+// Remove takes a member out. It reports whether it was there.
 func (z *ZSet) Remove(member []byte) bool {
 	bits, ok := z.form.find(member)
 	if ok {
@@ -255,7 +253,7 @@ func (z *ZSet) Remove(member []byte) bool {
 	return ok
 }
 
-// unfold makes rows of a packed set.
+// unfold moves the elements of a packed set to rows.
 func (z *ZSet) unfold() {
 	z.rows.create(z.tx, z.key)
 	z.packed.walk(Whole, false, func(elem []byte) bool {
@@ -268,25 +266,27 @@ func (z *ZSet) unfold() {
 	z.form = &z.rows
 }
 
-// Save keeps what was changed.
-func (z *ZSet) Save() {
+// Save stores what was changed. The key keeps its expiry; without members it is
+// removed, and Save reports that.
+func (z *ZSet) Save() (gone bool) {
 	if !z.dirty || z.tx.Err() != nil {
-		return
+		return false
 	}
 	z.dirty = false
 	if z.form.size() == 0 {
 		if z.old.Exists() {
 			z.tx.Remove(z.key, z.old)
 		}
-		return
+		return true
 	}
 	enc, body, changed := z.form.save()
 	if !changed {
-		return
+		return false
 	}
 	m := keyspace.Meta{Type: keyspace.ZSet, Encoding: enc, Body: body}
 	if !z.fresh {
 		m.Expire = z.old.Expire
 	}
 	z.tx.Store(z.key, z.old, m)
+	return false
 }

@@ -71,7 +71,7 @@ const (
 type Ref uint64
 
 // Arena is an allocator. All methods but Close may be called by many goroutines
-// at once. A live allocation belongs to who made it: the arena does not guard
+// at once. A live allocation belongs to its maker: the arena does not guard
 // its bytes.
 type Arena struct {
 	memory
@@ -87,10 +87,6 @@ type Arena struct {
 
 // Option changes how an arena is made.
 type Option func(*Arena)
-
-// SmallPages asks for no huge pages: memory is taken and given back in steps of
-// 64 KiB. Look-ups in large arenas become slower.
-func SmallPages(a *Arena) { a.small = true }
 
 // New makes an empty arena. It takes addresses, not memory.
 func New(options ...Option) *Arena {
@@ -113,7 +109,7 @@ func (a *Arena) Close() {
 	a.mapped.Store(0)
 }
 
-// Round says how much an allocation of n bytes takes.
+// Round returns how much memory an allocation of n bytes takes.
 func Round(n int) int {
 	switch {
 	case n <= 0:
@@ -207,34 +203,6 @@ func (a *Arena) page(r Ref) *page {
 		return nil
 	}
 	return &ch.pages[r>>refPage%chunkPages]
-}
-
-// Used is the size of all live allocations, each as Round says. It visits every
-// class (about a microsecond): right for a check of the budget, not per row.
-func (a *Arena) Used() int64 {
-	used, _ := a.count()
-	return used
-}
-
-// Fragmented is the size of the free slots in pages that are in use: what only
-// allocations of the same class can take.
-func (a *Arena) Fragmented() int64 {
-	_, free := a.count()
-	return free
-}
-
-func (a *Arena) count() (used, free int64) {
-	for i := range a.classes {
-		c := &a.classes[i]
-		c.mu.Lock()
-		used += int64(c.used) * int64(c.size)
-		free += int64(c.pages*c.slots-c.used) * int64(c.size)
-		c.mu.Unlock()
-	}
-	a.pool.mu.Lock()
-	used += a.pool.large
-	a.pool.mu.Unlock()
-	return used, free
 }
 
 // Mapped is what was taken from the system and not given back: the arena's share

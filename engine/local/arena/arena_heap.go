@@ -49,7 +49,7 @@ func (a *Arena) Bytes(r Ref, n int) []byte {
 }
 
 // From returns the bytes from r to the end of its chunk (a huge allocation goes
-// on behind it), for who must read a header before the length is known.
+// on behind it), for a reader of a header that does not know the length yet.
 func (a *Arena) From(r Ref) []byte {
 	at := int(r) % (chunkSize / align) * align
 	return a.chunks[r>>refChunk].Load().mem[at:]

@@ -25,6 +25,8 @@ type memory struct {
 }
 
 // backing has nothing to say here: the range backs all chunks.
+//
+//lint:ignore U1000 arena_heap.go uses it
 type backing struct{}
 
 // reserve takes addresses for eight times the machine's memory (rows of an arena
@@ -53,7 +55,7 @@ func (a *Arena) reserve() int {
 	return 0
 }
 
-// hugePages says whether the system has huge pages of the size we think of.
+// hugePages reports whether the system has huge pages of the size we think of.
 func hugePages() bool {
 	const dir = "/sys/kernel/mm/transparent_hugepage/"
 	enabled, err := os.ReadFile(dir + "enabled")
@@ -114,7 +116,7 @@ func (a *Arena) Bytes(r Ref, n int) []byte {
 }
 
 // From returns the bytes from r to the end of its chunk (a huge allocation goes
-// on behind it), for who must read a header before the length is known.
+// on behind it), for a reader of a header that does not know the length yet.
 func (a *Arena) From(r Ref) []byte {
 	at := int(r) * align
 	return a.mem[at : at|(chunkSize-1)+1]

@@ -13,7 +13,7 @@ import (
 // both runs a test with huge pages and without.
 func both(t *testing.T, test func(t *testing.T, a *Arena)) {
 	t.Parallel()
-	for name, options := range map[string][]Option{"huge": nil, "small": {SmallPages}} {
+	for name, options := range map[string][]Option{"huge": nil, "small": {smallPages}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a := New(options...)

@@ -44,7 +44,7 @@ func BenchmarkAllocFree(b *testing.B) {
 
 // Loading rows, each of them written: with the system's share.
 func BenchmarkFill(b *testing.B) {
-	for name, options := range map[string][]Option{"huge": nil, "small": {SmallPages}} {
+	for name, options := range map[string][]Option{"huge": nil, "small": {smallPages}} {
 		b.Run(name, func(b *testing.B) {
 			a := New(options...)
 			defer func() { a.Close() }()
@@ -99,7 +99,7 @@ var sink atomic.Int64
 
 // Reading random rows of a gigabyte, one after the other: what huge pages are for.
 func BenchmarkRead(b *testing.B) {
-	for name, options := range map[string][]Option{"huge": nil, "small": {SmallPages}} {
+	for name, options := range map[string][]Option{"huge": nil, "small": {smallPages}} {
 		for _, rows := range []int{1000, 5_000_000} {
 			b.Run(fmt.Sprint(name, rows), func(b *testing.B) {
 				a := New(options...)

@@ -146,3 +146,24 @@ func (k *checker) page(p *page) {
 		k.fail("page %x is empty and kept, or sparse and listed", p.base)
 	}
 }
+
+// Used is the size of all live allocations, each as Round says. It is for tests, as Check is:
+// of the packages that use an arena, too.
+func (a *Arena) Used() int64 {
+	used, _ := a.count()
+	return used
+}
+
+func (a *Arena) count() (used, free int64) {
+	for i := range a.classes {
+		c := &a.classes[i]
+		c.mu.Lock()
+		used += int64(c.used) * int64(c.size)
+		free += int64(c.pages*c.slots-c.used) * int64(c.size)
+		c.mu.Unlock()
+	}
+	a.pool.mu.Lock()
+	used += a.pool.large
+	a.pool.mu.Unlock()
+	return used, free
+}

@@ -18,6 +18,7 @@ type chunk struct {
 	gone  [chunkUnits / 64]uint64 // free units of warm grains that Split gave back
 	split bool                    // no huge pages are asked for here
 	avoid grains                  // being drained: taken only when nothing else is left
+	//lint:ignore U1000 arena_heap.go uses it
 	backing
 }
 
@@ -115,7 +116,7 @@ func (a *Arena) heat(ch *chunk, unit, n int) {
 	a.mapped.Add(int64(ch.regain(unit, n) * unitSize))
 }
 
-// regain says how many units of a range were given back, and forgets that.
+// regain returns how many units of a range were given back, and forgets that.
 func (ch *chunk) regain(unit, n int) int {
 	gone := count(ch.gone[:], unit, n)
 	if gone > 0 {
@@ -167,7 +168,7 @@ func (a *Arena) allocLarge(n int) (Ref, error) {
 	return ch.ref(unit), nil
 }
 
-// freeLarge says no if no such allocation exists.
+// freeLarge reports false if no such allocation exists.
 func (a *Arena) freeLarge(r Ref, n int) bool {
 	i := r >> refChunk
 	if n < 0 || i >= Ref(len(a.chunks)) || r%(unitSize/align) != 0 {
@@ -261,7 +262,7 @@ func (a *Arena) freeHuge(ch *chunk, r Ref, size int) bool {
 	return true
 }
 
-// Trim gives free memory back to the system, and says how much it was. Only
+// Trim gives free memory back to the system, and returns how much it was. Only
 // whole grains go: half a huge page is not given back, it is split. See Sparse.
 func (a *Arena) Trim() int64 {
 	for i := range a.classes {
@@ -310,7 +311,7 @@ func (a *Arena) trim(ch *chunk) int64 {
 }
 
 // Split gives free units back to the system that lie between used ones, until that is
-// want bytes or there are no more, and says how much it was. Huge pages are split by
+// want bytes or there are no more, and returns how much it was. Huge pages are split by
 // this, and none are asked for in these chunks until they are empty: what is there is
 // found more slowly. So it comes after Trim and Sparse.
 func (a *Arena) Split(want int64) int64 {
@@ -388,7 +389,7 @@ func next(set []uint64, i int, flip uint64) int {
 	return i<<6 + bits.TrailingZeros64(w)
 }
 
-// count says how many of n bits from i on are set.
+// count returns how many of n bits from i on are set.
 func count(set []uint64, i, n int) (all int) {
 	for n > 0 {
 		k := min(n, 64-i&63)

@@ -101,7 +101,7 @@ func (p *page) cut(c *class) {
 	p.class.Store(c.id)
 }
 
-// put frees the slot at off, in steps of 16. It says no if there is none in use.
+// put frees the slot at off, in steps of 16. It reports false if there is none in use.
 func (p *page) put(c *class, off int) bool {
 	slot := int(uint64(off) * c.magic >> 24)
 	w, bit := slot>>6, uint64(1)<<(slot&63)

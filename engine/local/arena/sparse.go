@@ -67,7 +67,7 @@ func (a *Arena) Sparse(maxBytes int) int64 {
 	return moved
 }
 
-// InSparse says whether r lies in a page that is to be emptied.
+// InSparse reports whether r lies in a page that is to be emptied.
 func (a *Arena) InSparse(r Ref) bool {
 	p := a.page(r)
 	return p != nil && p.sparse.Load()
@@ -140,7 +140,7 @@ func (a *Arena) look(p *page) (of *class, inUse int) {
 	return of, inUse
 }
 
-// fits says whether the rows of a lot find room elsewhere, and if so counts it in.
+// fits reports whether the rows of a lot find room elsewhere, and if so counts it in.
 // Rows of a grain may move to free pages, those of a single page only to free
 // slots of their class, or nothing would be won.
 func (s *survey) fits(a *Arena, l lot, grain bool) bool {

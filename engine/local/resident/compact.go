@@ -4,10 +4,10 @@ import "redoubt/engine/local/arena"
 
 // Eviction takes rows out of pages all over the arena, while new rows, when they are
 // of other sizes than the old ones, need pages of their own. So the arena comes to
-// take more from the system than the rows need. Compact moves what lies in the pages
-// that are emptiest, so that they can be used for other sizes, or be given back.
+// map more memory than the rows need. Compact moves the rows of the emptiest pages, so
+// that these pages can be used for other sizes, or be given back.
 
-// Compact moves up to so many bytes. It returns how many rows it moved.
+// Compact moves up to bytes bytes and returns how many rows it moved.
 func (s *Set) Compact(bytes int64) (rows int) {
 	if s.arena.Sparse(int(bytes)) == 0 {
 		return 0
@@ -38,7 +38,7 @@ func (s *Set) compactBucket(p *part, cursor uint64, room *[]arena.Ref) (rows int
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if b := p.tab.bucket(cursor); b != nil && s.arena.InSparse(b.ref) {
-		_ = p.tab.resize(cursor, b, len(b.slots)) // without memory it stays where it is
+		_ = p.tab.resize(cursor, b, len(b.slots)) // without free memory the slots stay
 	}
 	refs := (*room)[:0]
 	next = p.tab.walk(cursor, func(ref arena.Ref) {
@@ -61,7 +61,7 @@ func (s *Set) compactBucket(p *part, cursor uint64, room *[]arena.Ref) (rows int
 	return rows, next
 }
 
-// compact moves the lists of leaves.
+// compact moves the lists of leaves that lie in sparse pages.
 func (t *tree) compact(n *node) {
 	if n.mem != 0 && t.set.arena.InSparse(n.mem) {
 		t.reserve(n, n.room, len(n.refs))

@@ -32,7 +32,7 @@ func TestCompact(t *testing.T) {
 	}
 	put(1, 0, n, 1)
 	s.Take(0x707)
-	s.Settle(0x707)
+	s.Finish(0x707)
 	put(2, 0, n, 9) // these are dirty
 	for range 3 {
 		s.Evict(s.Bytes() * 4 / 5)
@@ -71,10 +71,10 @@ func TestCompact(t *testing.T) {
 	}); err != nil || copied < n/9 {
 		t.Errorf("%d rows were copied: %v", copied, err)
 	}
-	s.Settle(0x707)
+	s.Finish(0x707)
 	put(3, 0, n, 7)
 	s.Take(0x707)
-	s.Settle(0x707)
+	s.Finish(0x707)
 	for range 4 {
 		s.Evict(1 << 30)
 	}

@@ -2,14 +2,12 @@ package resident
 
 import (
 	"bytes"
-
-	"redoubt/engine/local/arena"
 )
 
 // Counting without walking: the tree knows how many rows live below each node.
 
-// ranked locks the part of a range if the tree can tell the numbers of its rows:
-// all of them are resident, and no pending deletion covers any.
+// ranked locks the part of a range and returns it, if its tree can count the rows of the
+// range: all are resident and no pending deletion overlaps it. Else it returns nil.
 func (s *Set) ranked(lo, hi []byte) *part {
 	no := Part(lo)
 	p := s.parts[no].Load()
@@ -40,8 +38,8 @@ func (s *Set) Count(lo, hi []byte) (n int, ok bool) {
 	return p.tree.rank(hi) - p.tree.rank(lo), true
 }
 
-// Nth appends the key of the row of a number in a range, counted from 0, to b, if
-// that takes no walk. It says found if there is one.
+// Nth appends the key of the n-th row of a range, counted from 0, to b, if that takes
+// no walk. found reports whether there is one.
 func (s *Set) Nth(lo, hi []byte, n int, b []byte) (key []byte, found, ok bool) {
 	p := s.ranked(lo, hi)
 	if p == nil {
@@ -60,23 +58,19 @@ func (s *Set) Nth(lo, hi []byte, n int, b []byte) (key []byte, found, ok bool) {
 }
 
 // Edge appends the key and the value of the first row of a range, or of the last
-// one if reverse, to b, if that takes no walk. It says how long the key is, and
-// found if there is one.
+// one if reverse, to b, if that takes no walk. It returns the length of the key, and whether
+// there is such a row.
 func (s *Set) Edge(lo, hi []byte, reverse bool, b []byte) (row []byte, key int, found, ok bool) {
 	p := s.ranked(lo, hi)
 	if p == nil {
 		return b, 0, false, false
 	}
 	defer p.mu.RUnlock()
-	if p.tree.root == nil {
-		return b, 0, false, true
-	}
-	ref := arena.Ref(0)
+	from := lo
 	if reverse {
-		ref = p.tree.last(p.tree.root, hi)
-	} else {
-		ref = p.tree.first(p.tree.root, lo)
+		from = hi
 	}
+	ref := p.tree.edge(from, reverse)
 	if ref == 0 {
 		return b, 0, false, true
 	}

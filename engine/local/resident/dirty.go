@@ -10,8 +10,8 @@ import (
 
 // Dirty rows are what the store does not have. Each part lists its own. A
 // write-back round takes the list of a part and leaves an empty one in its
-// place (Take), copies the rows (Copy), and when the store has them declares them
-// clean (Settle), or puts them back (Return). A row that is changed meanwhile
+// place (Take), copies the rows (Copy), and marks them clean when the store has them
+// (Finish), or puts them back (Return). A row that is changed meanwhile
 // moves to the new list and is not the round's any more: the journal has its new
 // state, which is what counts.
 
@@ -50,7 +50,7 @@ func (s *Set) undirty(p *part, r row) {
 	s.dirtyRows.Add(-1)
 }
 
-// Take begins the write-back of a part. It says false if there is nothing to
+// Take begins the write-back of a part. It reports false if there is nothing to
 // write.
 func (s *Set) Take(no int) bool {
 	p := s.parts[no].Load()
@@ -136,7 +136,7 @@ func (s *Set) Copy(no int, visit func(key, value []byte, deleted bool) error) er
 	return s.give(&c, visit)
 }
 
-// eachTaken calls f for the taken rows of a part, in any order, until it says false.
+// eachTaken calls f for the taken rows of a part, in any order, until it reports false.
 func (s *Set) eachTaken(p *part, f func(row) bool) bool {
 	taken := p.cur ^ 1
 	for at, more := 0, true; more; at += copyStep {
@@ -165,9 +165,9 @@ func (s *Set) copyRow(p *part, r row, c *Chunk) {
 func (s *Set) give(c *Chunk, visit func(key, value []byte, deleted bool) error) error {
 	return c.each(func(key, value []byte, deleted bool) error {
 		if deleted {
-			s.names.gone.Add(1)
+			s.filter.gone.Add(1)
 		} else {
-			s.addName(engine.Hash(key))
+			s.addToFilter(engine.Hash(key))
 		}
 		return visit(key, value, deleted)
 	})
@@ -181,7 +181,7 @@ func (s *Set) copyByKey(p *part, c *Chunk, visit func(key, value []byte, deleted
 	s.eachTaken(p, func(r row) bool { keys.add(r.key(), nil, false); return true })
 	keys.sort()
 	for rest := keys.items; len(rest) > 0; {
-		c.reset()
+		c.Reset()
 		p.mu.RLock()
 		for n := 0; n < copyStep && len(rest) > 0 && c.Size() < copyBytes; n++ {
 			key := keys.key(rest[0])
@@ -205,7 +205,7 @@ func (s *Set) copyWalk(p *part, visit func(key, value []byte, deleted bool) erro
 	var c Chunk
 	taken := int(p.cur ^ 1)
 	for at, more := PartKey(p.no), true; more; {
-		c.reset()
+		c.Reset()
 		seen := 0
 		more = false
 		s.lockOrdered(p)
@@ -228,21 +228,21 @@ func (s *Set) copyWalk(p *part, visit func(key, value []byte, deleted bool) erro
 	return nil
 }
 
-// Settle ends the write-back of a part: the store has what was taken.
-func (s *Set) Settle(no int) {
+// Finish ends the write-back of a part: the store has what was taken.
+func (s *Set) Finish(no int) {
 	p := s.parts[no].Load()
 	taken := p.cur ^ 1
 	// The range deletes first: they would hide from readers what the round wrote
-	// behind them, once that is evicted. Who has read the store before this round
+	// behind them, once that is evicted. A reader that has read the store before this round
 	// may have rows that only they hide: removals tells them.
 	p.mu.Lock()
-	id := s.frozen.lastID()
+	id := s.snapshots.lastID()
 	p.eachDeletion(func(d *deletion) {
 		if d.taken {
 			d.taken, d.storedAt = false, id
 			p.removals++
-			p.keptRemovals++
-			s.names.ranges.Store(true)
+			p.pinnedRemovals++
+			s.filter.ranges.Store(true)
 		}
 	})
 	p.mu.Unlock()
@@ -255,7 +255,7 @@ func (s *Set) Settle(no int) {
 			}
 			r := s.row(ref)
 			r.set(stored)
-			if r.is(dead) && s.settled(r.seq()) {
+			if r.is(dead) && s.storedForAll(r.seq()) {
 				s.drop(p, ref, r, engine.Hash(r.key()))
 			} else { // a dead one that a snapshot needs is evicted later
 				s.undirty(p, r)
@@ -295,7 +295,7 @@ func (s *Set) Return(no int) {
 	p.eachDeletion(func(d *deletion) { d.taken = false })
 }
 
-func (f *frozen) lastID() uint64 {
+func (f *snapshots) lastID() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.last

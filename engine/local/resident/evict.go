@@ -7,28 +7,27 @@ import (
 	"redoubt/engine/local/arena"
 )
 
-// Eviction goes by a clock: a hand passes over the parts, and in each part over
-// the rows. A row counts up to three uses; the hand takes one away, and a row
-// without any leaves. New rows start without, so what is read once, by a scan
-// say, goes first. Against an LRU list this costs a reader nothing but a byte in
-// a cache line that it has anyway, and no memory; docs/adr/0008 has the figures.
+// Eviction uses the clock algorithm: a hand passes over the parts, and in each part over
+// the rows. A row counts up to three uses; the hand takes one away, and evicts a row
+// without any. New rows start without uses, so that rows that are read once, by a scan
+// say, go first. Unlike an LRU list this costs a reader only a byte in a cache line that
+// it has anyway, and no memory; docs/adr/0008 has the figures.
 //
-// A part that is whole is worth more than its rows: there a miss needs no look
-// at the store. It is only broken when most of its rows are out of use, or when
-// a round of the hand did not find enough elsewhere. So data of twice the memory
-// leaves about half of the parts whole.
+// A complete part is worth more than its rows: there a miss needs no read of the store. Rows
+// of it are only evicted when most of them are out of use, or when a round of the hand did not
+// find enough elsewhere. So data of twice the memory leaves about half of the parts complete.
 
 type hand struct {
-	mu     sync.Mutex
-	no     int
-	cursor uint64
-	freed  int64       // in this round of the clock
-	vain   int         // rounds in a row in which nothing was freed
-	doomed []arena.Ref // room
+	mu      sync.Mutex
+	no      int
+	cursor  uint64
+	freed   int64       // in this round of the clock
+	vain    int         // rounds in a row in which nothing was freed
+	victims []arena.Ref // room
 }
 
-// Evict frees about want bytes of clean rows. It returns what it freed; less
-// than want means that there was no more to be had just now.
+// Evict frees about want bytes of clean rows and returns how many it freed; less than
+// want means that no more could be evicted now.
 func (s *Set) Evict(want int64) (freed int64) {
 	h := &s.hand
 	h.mu.Lock()
@@ -56,44 +55,43 @@ func (s *Set) Evict(want int64) (freed int64) {
 	return freed
 }
 
-// evictFrom has the hand pass over one bucket of a part. vain says after how many
-// rounds in vain: then parts that are whole are broken, and in the end rows go that are
-// kept.
+// evictFrom moves the hand over one bucket of a part. vain is how many rounds have freed
+// nothing: after one, rows of complete parts are evicted, and after two pinned rows, too.
 func (s *Set) evictFrom(p *part, cursor uint64, vain int) (freed int64, next uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.pins.Load() > 0 || cursor == 0 && vain == 0 && p.whole() && s.inUse(p) {
+	if p.walks.Load() > 0 || cursor == 0 && vain == 0 && p.allComplete() && s.inUse(p) {
 		return 0, 0
 	}
 	if cursor == 0 {
 		s.disorder(p)
 	}
-	doomed := s.hand.doomed[:0]
-	spares := vain < 2 && s.spares()
+	victims := s.hand.victims[:0]
+	sparesPinned := vain < 2 && s.sparesPinned()
 	next = p.tab.walk(cursor, func(ref arena.Ref) {
 		r := s.row(ref)
-		if spares && r.is(kept) && !r.is(dead) {
+		if sparesPinned && r.is(pinned) && !r.is(dead) {
 			return
 		}
 		if !r.is(dirty) && !r.cool() && s.evictable(r) {
-			doomed = append(doomed, ref)
+			victims = append(victims, ref)
 		}
 	})
-	for _, ref := range doomed {
+	for _, ref := range victims {
 		r := s.row(ref)
 		if !r.is(dead) {
-			p.breach(s.prefix(r.key()))
+			p.markIncomplete(s.prefix(r.key()))
 		}
 		freed += int64(arena.Round(r.size())) + tableRow
 		s.drop(p, ref, r, engine.Hash(r.key()))
 	}
-	s.evicted.Add(int64(len(doomed)))
-	s.hand.doomed = doomed
+	s.evicted.Add(int64(len(victims)))
+	s.hand.victims = victims
 	return freed, next
 }
 
-// inUse says whether most rows of a part, by a sample, were used since the hand
-// came by last. It ages those it looks at.
+// inUse reports whether most rows of a sample of a part were used since the hand last
+// passed. It takes one use from each row of the sample.
 func (s *Set) inUse(p *part) bool {
 	used, seen := 0, 0
 	p.tab.walk(0, func(ref arena.Ref) {
@@ -128,7 +126,7 @@ type Figures struct {
 // slots is how many parts, from the first on, Redoubt has keys in.
 const slots = 1 << 14
 
-// Figures counts.
+// Figures returns the present figures of the set.
 func (s *Set) Figures() (f Figures) {
 	f = Figures{
 		Rows: s.rows.Load(), Dead: s.dead.Load(), Bytes: s.Bytes(), Mapped: s.Mapped(),
@@ -137,10 +135,10 @@ func (s *Set) Figures() (f Figures) {
 	}
 	for no := range slots {
 		p := s.parts[no].Load()
-		whole := p == nil && s.isVirgin(no)
+		whole := p == nil && s.isVacant(no)
 		if p != nil {
 			p.mu.RLock()
-			whole = p.whole()
+			whole = p.allComplete()
 			p.mu.RUnlock()
 		}
 		if whole {
@@ -148,11 +146,8 @@ func (s *Set) Figures() (f Figures) {
 		}
 	}
 	f.Incomplete = slots - f.Complete
-	s.frozen.mu.Lock()
-	f.Open = int64(len(s.frozen.open))
-	s.frozen.mu.Unlock()
+	s.snapshots.mu.Lock()
+	f.Open = int64(len(s.snapshots.open))
+	s.snapshots.mu.Unlock()
 	return f
 }
-
-// OffHeap is the memory of the rows alone.
-func (s *Set) OffHeap() int64 { return s.arena.Mapped() }

@@ -6,49 +6,48 @@ import (
 	"redoubt/engine"
 )
 
-// Filling brings the rows of a part in from the store, so that it becomes
-// complete again, while commits go on. It rests on removals: if no row has left
-// the part since before the store was read, a row that is not here is as the
-// store has it.
+// A Filling loads the rows of a part from the store while commits go on, so that
+// the part becomes complete again. It relies on the count of removals: if no row has
+// been evicted from the part since before the store was read, a row that is not
+// resident is as the store has it.
 
-// Filling is the filling of one part.
+// Filling is the filling of one part, or of one unit.
 type Filling struct {
 	s        *Set
 	p        *part
 	removals uint64
-	unit     []byte // the one whose rows come just now
-	alone    bool   // only this one is filled; it is kept
+	unit     []byte // the unit whose rows are being added
+	unitOnly bool   // only this unit is filled; its rows are pinned
 }
 
-// Untouched says that no row of the part has been asked for yet, and that it is
-// not known whether the store has any.
-func (s *Set) Untouched(no int) bool { return s.parts[no].Load() == nil && !s.isVirgin(no) }
+// Untouched reports whether no row of the part has been asked for yet, and it is not
+// known whether the store has any.
+func (s *Set) Untouched(no int) bool { return s.parts[no].Load() == nil && !s.isVacant(no) }
 
-// Vacant tells that the store had no row of a part when it was opened. It has
-// none now, either, if the part is still untouched.
-func (s *Set) Vacant(no int) {
+// MarkVacant notes that the store has no row of a part, if the part is untouched.
+func (s *Set) MarkVacant(no int) {
 	if s.parts[no].Load() == nil {
-		s.virgin[no/64].Or(1 << (no % 64))
+		s.vacant[no/64].Or(1 << (no % 64))
 	}
 }
 
-// Fill begins to fill a part; nil if it is whole. The store must be read after
+// Fill begins to fill a part; nil if it is complete. The store must be read after
 // this call.
 func (s *Set) Fill(no int) *Filling {
-	if s.parts[no].Load() == nil && s.isVirgin(no) {
+	if s.parts[no].Load() == nil && s.isVacant(no) {
 		return nil
 	}
 	p := s.part(no)
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	if p.whole() {
+	if p.allComplete() {
 		return nil
 	}
 	return &Filling{s: s, p: p, removals: p.removals}
 }
 
-// FillUnit is Fill for the unit of a key alone, whose rows are kept: that other rows
-// leave the part does not matter. nil if it is complete.
+// FillUnit is Fill for the unit of a key, whose rows are pinned: that other rows leave the
+// part does not matter. nil if it is complete.
 func (s *Set) FillUnit(key []byte) *Filling {
 	p := s.part(Part(key))
 	p.mu.RLock()
@@ -57,22 +56,22 @@ func (s *Set) FillUnit(key []byte) *Filling {
 	if p.complete(prefix) || len(prefix) < s.unit(key) {
 		return nil
 	}
-	return &Filling{s: s, p: p, removals: p.keptRemovals, unit: bytes.Clone(prefix), alone: true}
+	return &Filling{s: s, p: p, removals: p.pinnedRemovals, unit: bytes.Clone(prefix), unitOnly: true}
 }
 
-// Unit is the prefix of the keys of a unit that is filled alone.
+// Unit is the prefix of the keys that FillUnit fills.
 func (f *Filling) Unit() []byte { return f.unit }
 
-// valid says that no row has left of which that would have to be known.
+// valid reports whether no row has been evicted that matters to the filling.
 func (f *Filling) valid() bool {
-	if f.alone {
-		return f.p.keptRemovals == f.removals
+	if f.unitOnly {
+		return f.p.pinnedRemovals == f.removals
 	}
 	return f.p.removals == f.removals
 }
 
-// Add brings in rows of the store, which come in order. It says false when the
-// filling is void: the part must be read anew.
+// Add loads rows of the store, which come in order. ok is false if the filling is void:
+// the part must then be read anew.
 func (f *Filling) Add(rows *Chunk) (ok bool, err error) {
 	f.p.mu.Lock()
 	defer f.p.mu.Unlock()
@@ -100,26 +99,24 @@ func (f *Filling) endUnit() {
 	}
 }
 
-// Done ends a filling to which all rows of the part, or of the unit, were added.
+// Done ends a filling to which all rows of the part, or of the unit, were added. It
+// returns false if the filling is void.
 func (f *Filling) Done() bool {
 	f.p.mu.Lock()
 	defer f.p.mu.Unlock()
 	if !f.valid() {
 		return false
 	}
-	if f.alone {
+	if f.unitOnly {
 		f.endUnit()
 		return true
 	}
-	f.p.rest, f.p.units = true, units{}
+	f.p.othersComplete, f.p.units = true, units{}
 	return true
 }
 
 // Put adds a row to a chunk that is given to Add.
 func (c *Chunk) Put(key, value []byte) { c.add(key, value, false) }
-
-// Reset empties a chunk.
-func (c *Chunk) Reset() { c.reset() }
 
 // Len and Size tell how much a chunk holds.
 func (c *Chunk) Len() int  { return len(c.items) }

@@ -7,11 +7,11 @@ import (
 
 // A gap is a range of a part's keys in which no row lives: what is left behind
 // where rows are taken from one end, as from a queue or from a sorted set with
-// ZPOPMIN. The deleted rows are there still, as dead rows here and as tombstones and
-// rows in the store, until rounds and compactions have dealt with them. Where all
-// rows of a unit are resident the tree passes over its dead ones. Else every walk
-// from that end would step over all of them, here and in the store: so a walk that
-// did notes what it found, and the next one begins behind it.
+// ZPOPMIN. The deleted rows still exist, as dead rows in memory and as tombstones and
+// rows in the store, until rounds and compactions have removed them. Where all rows of
+// a unit are resident the tree passes over dead rows. Else every walk from that end
+// would step over all of them, in memory and in the store: so the first walk notes a
+// gap, and the next one begins behind it.
 //
 // A gap holds for the present state only. It is found by a walk (NoteGap), grows
 // with a row at its border that is deleted, and is cut by a row that is put into it.
@@ -22,14 +22,14 @@ type gap struct {
 }
 
 const (
-	// mostGaps is how many a part may know of: the ends of a few large values, and
-	// what is left between rows that were put into a gap.
+	// mostGaps is how many gaps a part keeps: the ends of a few large values, and the
+	// rest between rows that were put into a gap.
 	mostGaps = 16
-	// gapKey is the longest key that is kept for one.
+	// gapKey is the length of the longest key that bounds a gap.
 	gapKey = 1 << 10
 )
 
-// GapSteps is from how many dead rows on a walk notes a gap. It is a variable so that
+// GapSteps is the number of dead rows from which on a walk notes a gap. It is a variable so that
 // tests can have gaps everywhere.
 var GapSteps = 16
 
@@ -46,8 +46,8 @@ func (s *Set) Narrow(lo, hi []byte, reverse bool) (_, _ []byte) {
 		g := &p.gaps[i]
 		switch {
 		case !reverse && bytes.Compare(g.lo, lo) <= 0 && bytes.Compare(lo, g.hi) < 0:
-			// What is put there from now on need not be seen. The bytes of a gap are
-			// never changed, so they may be read without the lock.
+			// The walk need not see rows that are put there from now on. The bytes of a
+			// gap never change, so they may be read without the lock.
 			return lesser(g.hi, hi), hi
 		case reverse && bytes.Compare(g.lo, hi) < 0 && bytes.Compare(hi, g.hi) <= 0:
 			return lo, greater(g.lo, lo)
@@ -70,9 +70,9 @@ func greater(a, b []byte) []byte {
 	return b
 }
 
-// NoteGap tells what a walk has found that was opened by OpenRange and came to the
-// store: the first row that lives, or nil if there is none, and how many it has
-// stepped over before.
+// NoteGap notes the result of a walk that was opened by OpenRange and read the store:
+// first is the key of the first live row, nil if there is none, and steps is how many
+// dead rows the walk stepped over before it.
 func (r *Range) NoteGap(first []byte, steps int) {
 	if steps < GapSteps || r.origin == nil || len(first) > gapKey || len(r.lo) > gapKey || len(r.hi) > gapKey {
 		return
@@ -88,13 +88,12 @@ func (r *Range) NoteGap(first []byte, steps int) {
 	p := r.origin
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.arrivals == r.arrivals { // else some row may have come there
+	if p.arrivals == r.arrivals { // else a row may have been put there
 		p.addGap(g)
 	}
 }
 
-// addGap adds a gap to those that are known. The ones that it touches become one
-// with it.
+// addGap adds a gap and merges it with the gaps that it touches.
 func (p *part) addGap(g gap) {
 	if bytes.Compare(g.lo, g.hi) >= 0 {
 		return
@@ -119,8 +118,8 @@ func (p *part) addGap(g gap) {
 	p.gapped.Store(true)
 }
 
-// arrive is called when a row comes to live that may not have lived.
-func (p *part) arrive(key []byte) {
+// noteInsert is called when a row is put that may not have existed. It cuts a gap.
+func (p *part) noteInsert(key []byte) {
 	p.arrivals++
 	for i := range p.gaps {
 		g := p.gaps[i]
@@ -138,9 +137,9 @@ func (p *part) arrive(key []byte) {
 	}
 }
 
-// depart is called when a row is deleted: a gap that it borders on grows, and two
+// noteDelete is called when a row is deleted: a gap that it borders on grows, and two
 // become one if only the row was between them.
-func (p *part) depart(key []byte) {
+func (p *part) noteDelete(key []byte) {
 	for i := range p.gaps {
 		g := &p.gaps[i]
 		if bytes.Equal(g.hi, key) || len(g.lo) == len(key)+1 && g.lo[len(key)] == 0 && bytes.Equal(g.lo[:len(key)], key) {

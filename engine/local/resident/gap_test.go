@@ -20,12 +20,12 @@ func TestGaps(t *testing.T) {
 		k := key()
 		switch n := rng.IntN(10); {
 		case n < 3:
-			p.arrive([]byte(k))
+			p.noteInsert([]byte(k))
 			alive[k] = true
 		case n < 7:
 			delete(alive, k)
 			if len(p.gaps) > 0 {
-				p.depart([]byte(k))
+				p.noteDelete([]byte(k))
 			}
 		default: // a walk finds the first one from a place on
 			lo, first := k, "aa999"

@@ -6,17 +6,17 @@ import (
 	"redoubt/engine/local/arena"
 )
 
-// The lists of a leaf, its refs and then the hints, lie in the arena: on the Go heap
-// the order of some million rows would be as much for the collector to count with as all
-// else together, and outside of what the budget knows.
+// The lists of a leaf, its refs and then the hints, lie in the arena: on the Go heap the
+// order of some million rows would be as much memory for the garbage collector as all
+// else together, and outside of the budget.
 
 // leafStep is by how many entries the lists of a leaf grow.
 const leafStep = 8
 
 const entrySize = 16 // a ref and a hint
 
-// reserve makes room for so many entries in the lists of a leaf, of which the first
-// keep stay.
+// reserve allocates the lists of a leaf for room entries, and keeps the first keep
+// entries.
 func (t *tree) reserve(n *node, room, keep int) {
 	room = (room + leafStep - 1) / leafStep * leafStep
 	old, refs, hints := *n, n.refs[:keep], n.hints[:min(keep, len(n.hints))]
@@ -26,14 +26,14 @@ func (t *tree) reserve(n *node, room, keep int) {
 		n.mem = ref
 		list = unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(t.set.arena.Bytes(ref, room*entrySize)))), 2*room)
 	} else {
-		list = make([]uint64, 2*room) // a row was given memory just now, so there is some
+		list = make([]uint64, 2*room) // on the Go heap
 	}
 	n.refs = append(unsafe.Slice((*arena.Ref)(unsafe.SliceData(list)), room)[:0], refs...)
 	n.hints = append(list[room:room:2*room], hints...)
 	t.free(&old)
 }
 
-// free gives the lists of a leaf back.
+// free frees the lists of a leaf.
 func (t *tree) free(n *node) {
 	if n.mem != 0 {
 		t.set.arena.Free(n.mem, n.room*entrySize)

@@ -8,18 +8,18 @@ import (
 )
 
 // Most parts are read and written by key alone, and need no order. A part gets
-// its tree when somebody walks it, or when it has so many rows that making the
+// its tree when it is walked, or when it has so many rows that making the
 // tree then would take long, and keeps it while it is walked now and then.
 
 const (
-	// alwaysOrdered is from how many rows on a part has its tree.
+	// alwaysOrdered is the number of rows from which on a part always has a tree.
 	alwaysOrdered = 1024
-	// What the table and the tree take for a row, about.
+	// tableRow and treeRow are about how many bytes the table and the tree take for a row.
 	tableRow = 13
 	treeRow  = 22
 )
 
-// order makes the tree of a part whose lock is held alone.
+// order makes the tree of a part whose lock is held exclusively.
 func (s *Set) order(p *part) {
 	p.asked.Store(true)
 	if p.ordered {
@@ -37,7 +37,7 @@ func (s *Set) order(p *part) {
 	s.bytes.Add(int64(len(refs)) * treeRow)
 }
 
-// disorder drops the tree of a part that nobody has walked since the last call.
+// disorder drops the tree of a small part that was not walked since the last call.
 func (s *Set) disorder(p *part) {
 	if p.ordered && !p.asked.Swap(false) && p.tab.rows < alwaysOrdered/2 {
 		p.tree.drop()

@@ -29,15 +29,15 @@ type deletion struct {
 
 const notStored = math.MaxUint64
 
-// pending says whether the part has deletions.
+// pending reports whether the part has deletions.
 func (p *part) pending() bool { return len(p.gone)+len(p.ranges) > 0 }
 
-// deleted says whether a resident row of commit seq is deleted for a reader.
+// deleted reports whether a resident row of commit seq is deleted for a reader.
 func (s *Set) deleted(p *part, key []byte, seq, id uint64) bool {
 	return s.anyDeletion(p, key, func(d *deletion) bool { return d.seq > seq && d.tag < id })
 }
 
-// storeDeleted says whether a row of the store, as a reader sees the store, is
+// storeDeleted reports whether a row of the store, as a reader sees the store, is
 // deleted for it.
 func (s *Set) storeDeleted(p *part, key []byte, id uint64) bool {
 	return s.anyDeletion(p, key, func(d *deletion) bool { return d.tag < id && id <= d.storedAt })
@@ -86,7 +86,7 @@ func (s *Set) deleteRange(nos []uint16, lo, hi []byte, seq, newest uint64) {
 			d.hi = PartKey(int(no) + 1)
 		}
 		whole := len(d.lo) == s.unit(d.lo) && isSuccessor(d.lo, d.hi)
-		if whole && p.rest {
+		if whole && p.othersComplete {
 			p.units.forget(d.lo) // it has no rows now, so it is complete
 		}
 		if whole && p.gone[string(d.lo)] == nil {
@@ -102,10 +102,10 @@ func (s *Set) deleteRange(nos []uint16, lo, hi []byte, seq, newest uint64) {
 	}
 }
 
-// empty says that there is nothing to delete: all rows are resident, and none is
+// empty reports that there is nothing to delete: all rows are resident, and none is
 // in the range.
 func (s *Set) empty(p *part, lo, hi []byte) bool {
-	if !p.whole() {
+	if !p.allComplete() {
 		return false
 	}
 	none := true
@@ -170,7 +170,7 @@ func (s *Set) Clear() (rows int, more bool) {
 	left := len(c.jobs)
 	c.mu.Unlock()
 	j.p.mu.Lock()
-	waits := s.frozen.oldest() <= j.d.tag // a snapshot still sees the rows
+	waits := s.snapshots.oldest() <= j.d.tag // a snapshot still sees the rows
 	if !waits {
 		if j.at, rows, j.d.cleared = s.clear(j.p, j.d, j.at); j.d.cleared {
 			s.forget(j.p)
@@ -181,7 +181,7 @@ func (s *Set) Clear() (rows int, more bool) {
 		c.mu.Lock()
 		c.jobs = append(c.jobs, j)
 		c.mu.Unlock()
-		return rows, !waits // else Thaw wakes us
+		return rows, !waits // else CloseSnapshot wakes us
 	}
 	return rows, left > 0
 }
@@ -190,7 +190,7 @@ func (s *Set) Clear() (rows int, more bool) {
 const clearStep = 256
 
 func (s *Set) clear(p *part, d *deletion, at []byte) (next []byte, rows int, done bool) {
-	var doomed []arena.Ref
+	var victims []arena.Ref
 	done = true
 	seen := 0
 	s.order(p)
@@ -204,15 +204,15 @@ func (s *Set) clear(p *part, d *deletion, at []byte) (next []byte, rows int, don
 			return false
 		}
 		if r.seq() < d.seq {
-			doomed = append(doomed, ref)
+			victims = append(victims, ref)
 		}
 		return true
 	})
-	for _, ref := range doomed {
+	for _, ref := range victims {
 		r := s.row(ref)
 		s.drop(p, ref, r, engine.Hash(r.key()))
 	}
-	return next, len(doomed), done
+	return next, len(victims), done
 }
 
 // forget removes the deletions that nobody needs any more.
@@ -220,7 +220,7 @@ func (s *Set) forget(p *part) {
 	for prefix, d := range p.gone {
 		if s.over(d) {
 			delete(p.gone, prefix)
-			if !p.rest {
+			if !p.othersComplete {
 				p.units.forget([]byte(prefix)) // it has no rows, and most get none again
 			}
 			s.pendingRanges.Add(-1)
@@ -239,5 +239,5 @@ func (s *Set) forget(p *part) {
 }
 
 func (s *Set) over(d *deletion) bool {
-	return d.cleared && d.storedAt != notStored && d.storedAt < s.frozen.oldest()
+	return d.cleared && d.storedAt != notStored && d.storedAt < s.snapshots.oldest()
 }

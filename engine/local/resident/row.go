@@ -12,14 +12,14 @@ import (
 // A row in the arena, in the byte order of the machine:
 //
 //	offset  size
-//	     0     8  seq: the commit that wrote it; 0 for one that was read from the store
+//	     0     8  seq: the commit that wrote the row; 0 if it was read from the store
 //	     8     4  length of the value
 //	    12     4  length of the key
 //	    16     4  its place in the part's list of dirty rows
 //	    20     4  flags and heat
 //	    24        the key, then the value
 //
-// The flags word alone is changed under a shared lock (heat, by readers), hence
+// Only the flags word is changed under a shared lock (heat, by readers), hence
 // atomically. A row is allocated anew when its size falls into another class of
 // the arena, so the class follows from the lengths.
 type row []byte
@@ -35,13 +35,13 @@ const (
 	stored
 	// loaded: read from the store and not changed since.
 	loaded
-	// second: it is in the second list of dirty rows.
+	// second: the row is in the second list of dirty rows.
 	second
-	// heatUnit: the lowest of two bits that count its uses.
+	// heatUnit: the lower of two bits that count uses of the row.
 	heatUnit
 	heatHigh
-	// kept: see keep.go.
-	kept
+	// pinned: see pinned.go.
+	pinned
 
 	heatMask = heatUnit | heatHigh
 )
@@ -63,7 +63,7 @@ func (r row) value() []byte {
 
 func (r row) size() int { return rowHead + r.keyLen() + r.valueLen() }
 
-// set and unset are for writers, who hold the lock alone.
+// set and unset are for writers, which hold the lock exclusively.
 func (r row) set(flag uint32)   { atomic.StoreUint32(r.flags(), atomic.LoadUint32(r.flags())|flag) }
 func (r row) unset(flag uint32) { atomic.StoreUint32(r.flags(), atomic.LoadUint32(r.flags())&^flag) }
 
@@ -74,7 +74,7 @@ func (r row) touch() {
 	}
 }
 
-// cool takes one use away and says whether there was one.
+// cool takes one use away and reports whether there was one.
 func (r row) cool() bool {
 	f := atomic.LoadUint32(r.flags())
 	if f&heatMask == 0 {
@@ -112,10 +112,10 @@ func (r row) hasKey(key []byte) bool {
 	return r.keyLen() == len(key) && bytes.Equal(r[rowHead:rowHead+len(key)], key)
 }
 
-// row returns the row at a ref. What lies behind the row is not its own.
+// row returns the row at a ref. The slice may reach beyond the row's own bytes.
 func (s *Set) row(ref arena.Ref) row {
 	r := row(s.arena.From(ref))
-	if n := r.size(); n > len(r) { // it takes more than a chunk
+	if n := r.size(); n > len(r) { // the row is larger than a chunk
 		r = row(s.arena.Bytes(ref, n))
 	}
 	return r

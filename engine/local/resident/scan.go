@@ -20,7 +20,8 @@ type item struct {
 	dead            bool
 }
 
-func (c *Chunk) reset() { c.data, c.items, c.at = c.data[:0], c.items[:0], 0 }
+// Reset empties the chunk, and keeps its memory.
+func (c *Chunk) Reset() { c.data, c.items, c.at = c.data[:0], c.items[:0], 0 }
 
 func (c *Chunk) add(key, value []byte, dead bool) {
 	it := item{key: len(c.data), dead: dead}
@@ -60,10 +61,10 @@ const (
 // Range walks the rows of a range: as they were at a snapshot, or of the present
 // state, in which rows that are changed meanwhile may be shown either way.
 //
-// Where a part of the range is not whole, the store has to be asked for rows
+// Where a part of the range is not complete, the store has to be asked for rows
 // that are not here: from there on Store is true, and rows that are deleted are
-// shown as such, so that they hide the store's. Where a part is whole it is
-// pinned while it is walked, so that no row of it is evicted meanwhile.
+// shown as such, so that they hide the store's. A complete part is marked as walked
+// (part.walks) meanwhile, so that no row of it is evicted.
 //
 // A Range may be used again for another walk when it is closed.
 type Range struct {
@@ -82,7 +83,7 @@ type Range struct {
 	id       uint64   // which state is shown
 	snap     Snapshot // of its own, if held
 	held     bool
-	pinned   *part
+	walked   *part
 	origin   *part  // for NoteGap: the only part, when it is walked with the store,
 	arrivals uint64 // and its arrivals at the opening
 
@@ -96,7 +97,7 @@ type Range struct {
 
 // OpenRange begins to walk the rows with lo <= key < hi; there is room between
 // the two. If mayStore is false the walk ends where the store would have to be
-// asked. open is as in Freeze; it is called only if the walk needs a snapshot.
+// asked. open is as in OpenSnapshot; it is called only if the walk needs a snapshot.
 func (s *Set) OpenRange(r *Range, lo, hi []byte, reverse, mayStore bool, open func() uint64) {
 	s.begin(r, lo, hi, reverse)
 	r.mayStore = mayStore
@@ -104,7 +105,7 @@ func (s *Set) OpenRange(r *Range, lo, hi []byte, reverse, mayStore bool, open fu
 		r.openOne(open)
 		return
 	}
-	r.hold(s.Freeze(open))
+	r.hold(s.OpenSnapshot(open))
 }
 
 // RangeAt walks rows as they were at a snapshot, which must stay open.
@@ -114,7 +115,7 @@ func (s *Set) RangeAt(r *Range, snap Snapshot, lo, hi []byte, reverse bool) {
 }
 
 func (s *Set) begin(r *Range, lo, hi []byte, reverse bool) {
-	r.chunk.reset()
+	r.chunk.Reset()
 	*r = Range{
 		s: s, lo: append(r.lo[:0], lo...), hi: append(r.hi[:0], hi...), reverse: reverse, id: now, rows: firstRows,
 		chunk: r.chunk, refs: r.refs, at: r.at[:0],
@@ -139,7 +140,7 @@ func (r *Range) openOne(open func() uint64) {
 	defer p.mu.RUnlock()
 	// What is read from the store must fit to what is here: see Snapshot.
 	if r.fill(p); r.Store {
-		r.hold(r.s.frozen.register(open, nil))
+		r.hold(r.s.snapshots.register(open, nil))
 		r.origin, r.arrivals = p, p.arrivals
 	}
 }
@@ -151,7 +152,7 @@ func (r *Range) enter() *part {
 	p := s.parts[r.no].Load()
 	if p == nil {
 		// For a snapshot only the store may have rows of it.
-		if s.isVirgin(r.no) || r.Store && r.id != now {
+		if s.isVacant(r.no) || r.Store && r.id != now {
 			r.step()
 			return nil
 		}
@@ -171,7 +172,7 @@ func (r *Range) enter() *part {
 	return nil
 }
 
-// changedCold says whether rows that were not resident may have been changed or
+// changedCold reports whether rows that were not resident may have been changed or
 // deleted since a snapshot, so that only the store has what they were. That all
 // rows are resident by now says nothing then.
 func (p *part) changedCold(id uint64) (some bool) {
@@ -184,9 +185,9 @@ func (p *part) changedCold(id uint64) (some bool) {
 
 // step goes to the next part.
 func (r *Range) step() {
-	if r.pinned != nil {
-		r.pinned.pins.Add(-1)
-		r.pinned = nil
+	if r.walked != nil {
+		r.walked.walks.Add(-1)
+		r.walked = nil
 	}
 	r.begun = false
 	if r.reverse {
@@ -215,7 +216,7 @@ func (r *Range) Next() bool {
 		if r.reverse && r.no < r.last || !r.reverse && r.no > r.last {
 			return false
 		}
-		r.chunk.reset()
+		r.chunk.Reset()
 		if p := r.enter(); p != nil {
 			r.fill(p)
 			p.mu.RUnlock()
@@ -234,39 +235,34 @@ func (r *Range) Close() {
 	r.end()
 	if r.held {
 		r.held = false
-		r.s.Thaw(r.snap)
+		r.s.CloseSnapshot(r.snap)
 	}
-	if race.Enabled { // whoever still looks at the rows shall notice
+	if race.Enabled { // so that a reader of stale rows fails
 		for i := range r.chunk.data {
 			r.chunk.data[i] = 0xdb
 		}
 	}
-	r.chunk.reset()
+	r.chunk.Reset()
 	if cap(r.chunk.data) > 2*chunkBytes {
 		r.chunk.data = nil
 	}
 }
 
-// fill copies rows of the part and says whether there may be more of it; if not
+// fill copies rows of the part and reports whether there may be more of it; if not
 // it has moved to the next part.
 //
 // The refs come first, then the rows: so the misses of the processor's cache for
 // different rows overlap.
 func (r *Range) fill(p *part) (more bool) {
 	living := r.id == now && !r.Store
-	if r.reverse {
-		hi := r.hi
-		if r.begun {
-			hi = r.at
-		}
-		r.refs = p.tree.below(hi, living, r.rows, r.refs[:0])
-	} else {
-		lo := r.lo
-		if r.begun {
-			lo = r.at
-		}
-		r.refs = p.tree.above(lo, living, r.rows, r.refs[:0])
+	from := r.lo
+	switch {
+	case r.begun:
+		from = r.at
+	case r.reverse:
+		from = r.hi
 	}
+	r.refs = p.tree.collect(p.tree.root, from, r.reverse, living, r.rows, r.refs[:0])
 	for _, ref := range r.refs {
 		r.touched += r.s.arena.Touch(ref)
 	}
@@ -303,9 +299,9 @@ func (r *Range) fill(p *part) (more bool) {
 	switch {
 	case !more:
 		r.step()
-	case !r.Store && r.pinned == nil:
-		r.pinned = p
-		p.pins.Add(1)
+	case !r.Store && r.walked == nil:
+		r.walked = p
+		p.walks.Add(1)
 	}
 	return more
 }

@@ -2,8 +2,8 @@
 // memory, newest state, off the Go heap.
 //
 // Rows are grouped into parts by the first two bytes of their key; Redoubt's row
-// keys begin with a slot. A part has a lock, a hash table and, once somebody asks
-// for its order or when it has many, a B+tree over its rows (order.go), lists of
+// keys begin with a slot. A part has a lock, a hash table and, once a walk needs
+// its order or when it has many, a B+tree over its rows (order.go), lists of
 // the rows that are not in the store yet (dirty), and knows of which of its
 // units all rows are resident (unit.go).
 //
@@ -13,12 +13,12 @@
 //     one until its deletion is in the store.
 //  2. A unit that is complete has every row resident: a miss means "no such
 //     row". Whatever removes a row that the store has makes its unit incomplete.
-//  3. part.removals counts rows that left the set. Who read a row from the store
-//     may bring it in only if none left the part since before the read: else it
+//  3. part.removals counts rows that left the set. A row that was read from the store
+//     may be loaded only if none left the part since before the read: else it
 //     might have come, changed, reached the store and left meanwhile.
-//  4. A commit changes rows with all its parts locked, so whoever holds one part
-//     sees all or nothing of a commit in it. The gate, held shared by commits,
-//     is what a cut through all parts takes alone.
+//  4. A commit changes rows with all its parts locked, so a reader with the lock of a
+//     part sees all or nothing of a commit in it. Commits hold the gate shared; a cut
+//     through all parts holds it exclusively.
 //
 // The set knows nothing of files: engine/local reads the store and writes back.
 package resident
@@ -41,10 +41,10 @@ type Set struct {
 	arena *arena.Arena
 	unit  func(key []byte) int
 	parts [parts]atomic.Pointer[part]
-	// virgin: the part has no rows, here or in the store, and no struct.
-	virgin [parts / 64]atomic.Uint64
-	gate   sync.RWMutex
-	frozen frozen
+	// vacant has a bit for each part that has no rows, here or in the store, and no struct.
+	vacant    [parts / 64]atomic.Uint64
+	gate      sync.RWMutex
+	snapshots snapshots
 
 	rows, dead    atomic.Int64
 	dirtyBytes    atomic.Int64
@@ -56,8 +56,8 @@ type Set struct {
 	clearing      clearing
 	appliers      sync.Pool
 	hand          hand
-	names         names
-	keep          keep
+	filter        keyFilter
+	pinning       pinning
 }
 
 // part is the rows whose keys share their first two bytes.
@@ -69,14 +69,14 @@ type part struct {
 	ordered bool // the tree has the rows
 	asked   atomic.Bool
 
-	rest     bool // units of which nothing is known are complete
-	units    units
-	removals uint64
-	// keptRemovals counts those of them that were kept.
-	keptRemovals uint64
-	arrivals     uint64 // counts rows that came to live
-	gaps         []gap  // see gap.go
-	gapped       atomic.Bool
+	othersComplete bool // units without an entry are complete
+	units          units
+	removals       uint64
+	// pinnedRemovals counts those of them that were kept.
+	pinnedRemovals uint64
+	arrivals       uint64 // counts rows that came to live
+	gaps           []gap  // see gap.go
+	gapped         atomic.Bool
 
 	lists [2][]arena.Ref // dirty rows; 0 where one has left
 	cur   uint8          // the list that takes new ones
@@ -84,21 +84,22 @@ type part struct {
 	gone   map[string]*deletion // pending deletions of whole units
 	ranges []*deletion          // other pending range deletes
 
-	undo map[string][]version
-	cold int          // how many versions of undo only the store has
-	pins atomic.Int32 // walks that need the rows to stay
+	undo  map[string][]version
+	cold  int          // how many versions of undo only the store has
+	walks atomic.Int32 // walks under way, for which no row may be evicted
 }
 
 // New makes an empty set. unit gives the length of the prefix of a key that
-// names its unit; it may be asked for keys that are shorter than that. If empty, the store has no rows: all is complete.
+// names its unit; it may be asked for keys that are shorter than that. empty: the
+// store has no rows, so all units are complete.
 func New(unit func(key []byte) int, empty bool) *Set {
 	s := &Set{arena: arena.New(), unit: unit}
 	s.appliers.New = func() any { return new(applier) }
 	s.clearing.wake = make(chan struct{}, 1)
-	s.frozen.publish()
+	s.snapshots.publish()
 	if empty {
-		for i := range s.virgin {
-			s.virgin[i].Store(math.MaxUint64)
+		for i := range s.vacant {
+			s.vacant[i].Store(math.MaxUint64)
 		}
 	}
 	return s
@@ -118,14 +119,14 @@ func Part(key []byte) int {
 	return int(key[0])<<8 | int(key[1])
 }
 
-func (s *Set) isVirgin(no int) bool { return s.virgin[no/64].Load()&(1<<(no%64)) != 0 }
+func (s *Set) isVacant(no int) bool { return s.vacant[no/64].Load()&(1<<(no%64)) != 0 }
 
 // part returns a part, and makes it if it is not there.
 func (s *Set) part(no int) *part {
 	if p := s.parts[no].Load(); p != nil {
 		return p
 	}
-	p := &part{no: no, rest: s.isVirgin(no)}
+	p := &part{no: no, othersComplete: s.isVacant(no)}
 	p.tree.set, p.tab.set = s, s
 	if s.parts[no].CompareAndSwap(nil, p) {
 		return p
@@ -136,21 +137,21 @@ func (s *Set) part(no int) *part {
 // State is what the set knows of a row.
 type State uint8
 
-// What Get may say.
+// The states that Get returns.
 const (
 	Absent  State = iota // there is no such row
-	Found                // here it is
-	Unknown              // the store knows
+	Found                // there is
+	Unknown              // the store has to be asked
 )
 
 // now is the id of a reader that sees the latest state.
 const now = math.MaxUint64
 
-// Get appends the row's value to dst. If it says Unknown, the token is for Load.
+// Get appends the row's value to dst. If the state is Unknown, the token is for Load.
 func (s *Set) Get(key []byte, hash uint64, dst []byte) (value []byte, state State, token uint64) {
 	p := s.parts[Part(key)].Load()
 	if p == nil {
-		if s.isVirgin(Part(key)) {
+		if s.isVacant(Part(key)) {
 			return dst, Absent, 0
 		}
 		p = s.part(Part(key)) // its removals must be counted from here on
@@ -172,11 +173,11 @@ func (s *Set) Get(key []byte, hash uint64, dst []byte) (value []byte, state Stat
 	return dst, state, token
 }
 
-// Known says whether Get would answer without the store.
+// Known reports whether Get would answer without the store.
 func (s *Set) Known(key []byte, hash uint64) bool {
 	p := s.parts[Part(key)].Load()
 	if p == nil {
-		return s.isVirgin(Part(key))
+		return s.isVacant(Part(key))
 	}
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -186,7 +187,7 @@ func (s *Set) Known(key []byte, hash uint64) bool {
 // missing is the present state of a row that is not resident.
 func (s *Set) missing(p *part, key []byte, hash uint64) State {
 	state := s.absent(p, key, now)
-	if state == Unknown && s.names.lack(hash) {
+	if state == Unknown && s.filter.excludes(hash) {
 		state = Absent
 	}
 	return state
@@ -200,7 +201,7 @@ func (s *Set) absent(p *part, key []byte, id uint64) State {
 		return Absent
 	case p.pending() && id != now && s.anyDeletion(p, key, func(d *deletion) bool { return d.tag >= id }):
 		return Unknown // deleted since the snapshot: that the unit is complete now says nothing
-	case p.rest && p.units.none() || p.complete(s.prefix(key)):
+	case p.othersComplete && p.units.none() || p.complete(s.prefix(key)):
 		return Absent
 	}
 	return Unknown
@@ -210,7 +211,7 @@ func (s *Set) absent(p *part, key []byte, id uint64) State {
 func (s *Set) At(id uint64, key []byte, hash uint64, dst []byte) ([]byte, State) {
 	p := s.parts[Part(key)].Load()
 	if p == nil {
-		if s.isVirgin(Part(key)) {
+		if s.isVacant(Part(key)) {
 			return dst, Absent
 		}
 		return dst, Unknown
@@ -252,8 +253,8 @@ func (s *Set) present(p *part, r row, key []byte, id uint64) ([]byte, State) {
 	return r.value(), Found
 }
 
-// Load brings in a row as it was read from the store, after Get said Unknown and
-// gave the token. It does nothing if the set knows better by now.
+// Load makes a row resident as it was read from the store, after Get returned Unknown and the
+// token. It does nothing if the set has a newer state of the row by now.
 func (s *Set) Load(key []byte, hash uint64, value []byte, found bool, token uint64) error {
 	p := s.part(Part(key))
 	p.mu.Lock()
@@ -294,14 +295,14 @@ func (s *Set) create(p *part, key []byte, hash uint64, value []byte, seq uint64,
 	if err != nil {
 		return 0, fmt.Errorf("room for a row: %w", err)
 	}
-	flags |= s.keepFlag(key)
+	flags |= s.pinFlag(key)
 	row(s.arena.Bytes(ref, n)).fill(key, value, seq, flags)
 	if err := p.tab.insert(hash, ref); err != nil {
 		s.arena.Free(ref, n)
 		return 0, fmt.Errorf("room for a row: %w", err)
 	}
-	if flags&kept != 0 {
-		s.keep.bytes.Add(keptSize(n))
+	if flags&pinned != 0 {
+		s.pinning.bytes.Add(pinnedSize(n))
 	}
 	size := int64(arena.Round(n)) + tableRow
 	if p.ordered {
@@ -321,8 +322,8 @@ func (s *Set) create(p *part, key []byte, hash uint64, value []byte, seq uint64,
 // drop removes a row from the set, whatever it is.
 func (s *Set) drop(p *part, ref arena.Ref, r row, hash uint64) {
 	p.removals++
-	if r.is(kept) {
-		p.keptRemovals++
+	if r.is(pinned) {
+		p.pinnedRemovals++
 	}
 	s.remove(p, ref, r, hash)
 }
@@ -335,8 +336,8 @@ func (s *Set) remove(p *part, ref arena.Ref, r row, hash uint64) {
 	if r.is(dead) {
 		s.dead.Add(-1)
 	}
-	if r.is(kept) {
-		s.keep.bytes.Add(-keptSize(r.size()))
+	if r.is(pinned) {
+		s.pinning.bytes.Add(-pinnedSize(r.size()))
 	}
 	s.rows.Add(-1)
 	size := int64(arena.Round(r.size())) + tableRow
@@ -388,8 +389,8 @@ func (s *Set) Apply(b *engine.Batch, seq uint64) (err error) {
 	for _, no := range a.nos {
 		s.part(int(no)).mu.Lock()
 	}
-	s.approach(b, a)
-	newest := s.frozen.newest.Load()
+	s.prefetchBatch(b, a)
+	newest := s.snapshots.newest.Load()
 	for lo, hi := range b.Ranges() {
 		s.deleteRange(a.nos, lo, hi, seq, newest)
 	}
@@ -411,9 +412,9 @@ func (s *Set) Apply(b *engine.Batch, seq uint64) (err error) {
 	return err
 }
 
-// approach brings the rows of a commit into the processor's cache, as Prefetch does:
+// prefetchBatch brings the rows of a commit into the processor's cache, as Prefetch does:
 // the misses for different rows overlap.
-func (s *Set) approach(b *engine.Batch, a *applier) {
+func (s *Set) prefetchBatch(b *engine.Batch, a *applier) {
 	a.refs = a.refs[:0]
 	for op := range b.Ops() {
 		if ref := s.parts[Part(op.Key)].Load().tab.likely(op.Hash); ref != 0 {
@@ -428,7 +429,7 @@ func (s *Set) approach(b *engine.Batch, a *applier) {
 // partsIn appends the parts that rows of a range may be in.
 func (s *Set) partsIn(nos []uint16, lo, hi []byte) []uint16 {
 	for no := Part(lo); no < parts && (no <= Part(hi)); no++ {
-		if s.parts[no].Load() != nil || !s.isVirgin(no) {
+		if s.parts[no].Load() != nil || !s.isVacant(no) {
 			nos = append(nos, uint16(no))
 		}
 	}
@@ -446,7 +447,7 @@ func (s *Set) put(p *part, key []byte, hash uint64, value []byte, seq, newest ui
 		if state == Unknown {
 			flags = stored
 		}
-		p.arrive(key)
+		p.noteInsert(key)
 		ref, err := s.create(p, key, hash, value, seq, flags)
 		if err == nil {
 			s.mark(p, ref, s.row(ref))
@@ -458,7 +459,7 @@ func (s *Set) put(p *part, key []byte, hash uint64, value []byte, seq, newest ui
 		s.save(p, r, key)
 	}
 	if r.is(dead) || p.pending() {
-		p.arrive(key)
+		p.noteInsert(key)
 	}
 	ref, r, err := s.resize(p, ref, r, hash, rowHead+len(key)+len(value))
 	if err != nil {
@@ -480,7 +481,7 @@ func (s *Set) put(p *part, key []byte, hash uint64, value []byte, seq, newest ui
 
 func (s *Set) delete(p *part, key []byte, hash uint64, seq, newest uint64) error {
 	if len(p.gaps) > 0 {
-		p.depart(key)
+		p.noteDelete(key)
 	}
 	ref := s.find(p, hash, key)
 	if ref == 0 {
@@ -505,7 +506,7 @@ func (s *Set) delete(p *part, key []byte, hash uint64, seq, newest uint64) error
 		return nil // known not to exist
 	}
 	if newest == 0 && !r.is(stored) && r.is(dirty) && r.list() == int(p.cur) {
-		s.remove(p, ref, r, hash) // the store has not heard of it, and nobody else sees it
+		s.remove(p, ref, r, hash) // neither the store nor a snapshot has it
 		return nil
 	}
 	if r.size() > keepDead {
@@ -527,8 +528,8 @@ func (s *Set) delete(p *part, key []byte, hash uint64, seq, newest uint64) error
 	return nil
 }
 
-// keepDead is up to which size a row that is deleted stays where it is, with a value
-// that says nothing. It is gone when the store has heard of it; to give a few bytes
+// keepDead is up to which size a row that is deleted stays where it is, with its old value. It is
+// removed when the store has its deletion; to give a few bytes
 // back until then is not worth moving it, which is most of what deleting it costs.
 const keepDead = 512
 
@@ -548,8 +549,8 @@ func (s *Set) resize(p *part, ref arena.Ref, r row, hash uint64, n int) (arena.R
 	s.move(p, ref, to, r[:rowHead+r.keyLen()], moved, hash)
 	s.arena.Free(ref, old)
 	s.bytes.Add(int64(after - before))
-	if moved.is(kept) {
-		s.keep.bytes.Add(int64(after - before))
+	if moved.is(pinned) {
+		s.pinning.bytes.Add(int64(after - before))
 	}
 	if moved.is(dirty) {
 		s.dirtyBytes.Add(int64(after - before))

@@ -112,9 +112,9 @@ func checkTree(t testing.TB, s *Set, p *part, n int) {
 		return true
 	})
 	back := 0
-	for refs := p.tree.below(nil, false, 100, nil); len(refs) > 0; {
+	for refs := p.tree.collect(p.tree.root, nil, true, false, 100, nil); len(refs) > 0; {
 		back += len(refs)
-		refs = p.tree.below(s.row(refs[len(refs)-1]).key(), false, 100, nil)
+		refs = p.tree.collect(p.tree.root, s.row(refs[len(refs)-1]).key(), true, false, 100, nil)
 	}
 	if seen != n || back != n || p.tree.n != n {
 		t.Errorf("the tree of part %x shows %d rows, backwards %d, counts %d; there are %d", p.no, seen, back, p.tree.n, n)
@@ -127,9 +127,9 @@ func checkTree(t testing.TB, s *Set, p *part, n int) {
 		for _, k := range n.kids {
 			walk(k, false)
 		}
-		if n.dressed {
+		if n.hinted {
 			was := slices.Clone(n.hints)
-			if p.tree.dress(n); !n.dressed || !slices.Equal(was, n.hints) {
+			if p.tree.makeHints(n); !n.hinted || !slices.Equal(was, n.hints) {
 				t.Error("a node has other hints than its rows or separators")
 			}
 		}
@@ -195,7 +195,7 @@ func TestLargePart(t *testing.T) {
 		}
 		// Without a store there is nobody to tell of the dead: as if it had.
 		if s.Take(0x707) {
-			s.Settle(0x707)
+			s.Finish(0x707)
 		}
 		check(t, s)
 		compare(t, s, model, key(rng.IntN(n)), key(rng.IntN(n)))
@@ -271,7 +271,7 @@ func TestEvictionBreaksUnits(t *testing.T) {
 		t.Fatal("dirty rows were evicted")
 	}
 	s.Take(0x6162)
-	s.Settle(0x6162)
+	s.Finish(0x6162)
 	get("ab\x05due") // it is in use
 	s.Evict(1)
 	if got := get("ab\x01key7"); got != Unknown {
@@ -299,7 +299,7 @@ func TestStaleLoad(t *testing.T) {
 	}
 	apply(t, s, 1, func(b *engine.Batch) { b.Put(key, []byte("new")) })
 	s.Take(0x6162)
-	s.Settle(0x6162)
+	s.Finish(0x6162)
 	for s.Evict(1) > 0 {
 	}
 	if err := s.Load(key, hash, []byte("old"), true, token); err != nil {
@@ -357,7 +357,7 @@ func TestCopyOfLargeRows(t *testing.T) {
 	if n := after.TotalAlloc - before.TotalAlloc; n > rows*size/4 {
 		t.Errorf("%d MB were allocated to copy %d", n>>20, rows*size>>20)
 	}
-	s.Settle(0x707)
+	s.Finish(0x707)
 	check(t, s)
 	if got, _, _ := s.Get(key(rows/2), engine.Hash(key(rows/2)), nil); string(got) != "changed" {
 		t.Errorf("the changed row is %q", got)

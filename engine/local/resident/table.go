@@ -134,7 +134,7 @@ func (s *Set) find(p *part, hash uint64, key []byte) arena.Ref {
 }
 
 // likely is the row that find would probably return, or 0. It may be called at
-// any time without the lock; whoever follows the answer must be ready for a row
+// any time without the lock; a caller that follows the answer must be ready for a row
 // that is gone.
 func (t *table) likely(hash uint64) arena.Ref {
 	if race.Enabled {

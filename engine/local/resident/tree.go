@@ -35,12 +35,12 @@ type node struct {
 	live  int    // rows below that are not dead
 	alive uint64 // of a leaf: bit i says that row i is not dead
 	// Of a leaf whose rows, or another node whose separators, are all of one unit;
-	// see dress.
-	dressed bool
-	prefix  []byte
-	hints   []uint64
-	mem     arena.Ref // where the lists of a leaf are, and how many entries they
-	room    int       // have room for
+	// see makeHints.
+	hinted bool
+	prefix []byte
+	hints  []uint64
+	mem    arena.Ref // where the lists of a leaf are, and how many entries they
+	room   int       // have room for
 }
 
 const fanout = 64 // the most refs of a leaf, and kids of another node; node.alive has as many bits
@@ -50,8 +50,8 @@ func (t *tree) key(ref arena.Ref) []byte { return t.set.row(ref).key() }
 // search returns where key is in a leaf, or would be.
 func (t *tree) search(n *node, key []byte) (int, bool) {
 	lo, hi := 0, len(n.refs)
-	if n.dressed {
-		at, h := n.hinted(key)
+	if n.hinted {
+		at, h := n.searchHints(key)
 		if lo = at; lo == len(n.hints) || n.hints[lo] != h {
 			return lo, false
 		}
@@ -64,8 +64,8 @@ func (t *tree) search(n *node, key []byte) (int, bool) {
 
 // find is search for a row that is there, at a ref.
 func (t *tree) find(n *node, key []byte, ref arena.Ref) int {
-	if n.dressed {
-		i, _ := n.hinted(key)
+	if n.hinted {
+		i, _ := n.searchHints(key)
 		for ; i < len(n.refs); i++ { // the row itself need not be looked at
 			if n.refs[i] == ref {
 				return i
@@ -76,7 +76,7 @@ func (t *tree) find(n *node, key []byte, ref arena.Ref) int {
 	return i
 }
 
-// A node is dressed if all its rows, or separators, are of one unit: it then has the next eight
+// A node has hints if all its rows, or separators, are of one unit: it then has the next eight
 // bytes of their keys at hand, so that a search mostly looks at one of them or none.
 // These are the score of a sorted set's element, the hash of a member, the index of
 // a list's. Without them each step of a search is a miss of the processor's cache.
@@ -94,10 +94,10 @@ func hint(rest []byte) uint64 {
 	return binary.BigEndian.Uint64(b[:])
 }
 
-// hinted returns the first place in a dressed node whose hint is not below that of
+// searchHints returns the first place in a node with hints whose hint is not below that of
 // a key, and the latter. For a key of another unit the place is at an end, where
 // no hint is equal to what it returns, or none counts.
-func (n *node) hinted(key []byte) (at int, h uint64) {
+func (n *node) searchHints(key []byte) (at int, h uint64) {
 	if !bytes.HasPrefix(key, n.prefix) {
 		if bytes.Compare(key, n.prefix) < 0 {
 			return 0, ^n.hints[0]
@@ -118,13 +118,13 @@ func (n *node) hinted(key []byte) (at int, h uint64) {
 	return at, h
 }
 
-// undress is for a node that has got a row of another unit.
-func (n *node) undress() { n.dressed, n.prefix, n.hints = false, nil, n.hints[:0] }
+// dropHints is called when a node gets a row of another unit.
+func (n *node) dropHints() { n.hinted, n.prefix, n.hints = false, nil, n.hints[:0] }
 
-// dress dresses a node if it can be.
-func (t *tree) dress(n *node) {
+// makeHints gives a node hints if all its keys are of one unit.
+func (t *tree) makeHints(n *node) {
 	was := n.prefix
-	n.undress()
+	n.dropHints()
 	var key func(i int) []byte
 	size := len(n.refs)
 	if key = func(i int) []byte { return t.key(n.refs[i]) }; n.kids != nil {
@@ -140,7 +140,7 @@ func (t *tree) dress(n *node) {
 	if len(prefix) < t.set.unit(first) || string(t.set.prefix(last)) != string(prefix) {
 		return
 	}
-	if n.dressed, n.prefix = true, was; string(was) != string(prefix) {
+	if n.hinted, n.prefix = true, was; string(was) != string(prefix) {
 		n.prefix = bytes.Clone(prefix)
 	}
 	for i := range size {
@@ -157,24 +157,24 @@ func (t *tree) place(n *node, i int, key []byte, ref arena.Ref, alive int) {
 	n.alive = n.alive&before(i) | uint64(alive)<<i | n.alive&^before(i)<<1
 	switch {
 	case len(n.refs) == 1:
-		t.dress(n)
-	case n.dressed && string(t.set.prefix(key)) == string(n.prefix):
+		t.makeHints(n)
+	case n.hinted && string(t.set.prefix(key)) == string(n.prefix):
 		n.hints = slices.Insert(n.hints, i, hint(key[len(n.prefix):]))
 	default:
-		n.undress()
+		n.dropHints()
 	}
 }
 
 // kid returns which kid a key belongs to.
 func (n *node) kid(key []byte) int {
-	if !n.dressed {
+	if !n.hinted {
 		i, found := slices.BinarySearchFunc(n.seps, key, bytes.Compare)
 		if found {
 			i++
 		}
 		return i
 	}
-	i, h := n.hinted(key)
+	i, h := n.searchHints(key)
 	for i < len(n.hints) && n.hints[i] == h && bytes.Compare(n.seps[i], key) <= 0 {
 		i++
 	}
@@ -210,7 +210,7 @@ func (t *tree) insert(key []byte, ref arena.Ref) {
 	if sep, right := t.add(t.root, key, ref, t.alive(ref)); right != nil {
 		left := t.root
 		t.root = &node{kids: []*node{left, right}, seps: [][]byte{sep}, lives: []int{left.live, right.live}, live: left.live + right.live}
-		t.dress(t.root)
+		t.makeHints(t.root)
 	}
 }
 
@@ -249,10 +249,10 @@ func (t *tree) add(n *node, key []byte, ref arena.Ref, alive int) (sep []byte, r
 	n.kids = slices.Insert(n.kids, k+1, kid)
 	n.lives[k] = n.kids[k].live
 	n.lives = slices.Insert(n.lives, k+1, kid.live)
-	if n.dressed && bytes.HasPrefix(sep, n.prefix) && string(t.set.prefix(sep)) == string(n.prefix) {
+	if n.hinted && bytes.HasPrefix(sep, n.prefix) && string(t.set.prefix(sep)) == string(n.prefix) {
 		n.hints = slices.Insert(n.hints, k, hint(sep[len(n.prefix):]))
 	} else {
-		n.undress()
+		n.dropHints()
 	}
 	if len(n.kids) <= fanout {
 		return nil, nil
@@ -266,8 +266,8 @@ func (t *tree) add(n *node, key []byte, ref arena.Ref, alive int) (sep []byte, r
 	clear(n.kids[at:])
 	clear(n.seps[at-1:])
 	n.kids, n.seps, n.lives = n.kids[:at], n.seps[:at-1], n.lives[:at]
-	t.dress(n)
-	t.dress(right)
+	t.makeHints(n)
+	t.makeHints(right)
 	right.recount()
 	n.live -= right.live
 	return sep, right
@@ -281,11 +281,11 @@ func (t *tree) splitLeaf(n *node, i int, key []byte, ref arena.Ref, alive int) (
 		at = i
 	}
 	// The rows themselves are far: they are not looked at.
-	right = &node{alive: n.alive >> at, dressed: n.dressed, prefix: n.prefix}
+	right = &node{alive: n.alive >> at, hinted: n.hinted, prefix: n.prefix}
 	n.alive &= before(at)
 	t.reserve(right, fanout-at+1, 0)
 	right.refs = append(right.refs, n.refs[at:]...)
-	if n.dressed {
+	if n.hinted {
 		right.hints = append(right.hints, n.hints[at:]...)
 	}
 	if at < fanout {
@@ -328,7 +328,7 @@ func (t *tree) cut(n *node, key []byte, ref arena.Ref, alive int) {
 		i := t.find(n, key, ref)
 		n.refs = slices.Delete(n.refs, i, i+1)
 		n.alive = n.alive&before(i) | n.alive>>1&^before(i)
-		if n.dressed {
+		if n.hinted {
 			n.hints = slices.Delete(n.hints, i, i+1)
 		}
 		if n.room-len(n.refs) > 2*leafStep && len(n.refs) > 0 {
@@ -365,8 +365,8 @@ func (n *node) without(kid, sep int) {
 	}
 	switch {
 	case len(n.seps) == 0:
-		n.undress()
-	case n.dressed:
+		n.dropHints()
+	case n.hinted:
 		n.hints = slices.Delete(n.hints, sep, sep+1)
 	}
 }
@@ -381,7 +381,7 @@ func (t *tree) join(n *node, k int) {
 	if size := len(a.refs) + len(b.refs); size > a.room {
 		t.reserve(a, size, len(a.refs))
 	}
-	if a.kids == nil && a.dressed && b.dressed && bytes.Equal(a.prefix, b.prefix) {
+	if a.kids == nil && a.hinted && b.hinted && bytes.Equal(a.prefix, b.prefix) {
 		a.refs, a.hints = append(a.refs, b.refs...), append(a.hints, b.hints...)
 	} else {
 		a.refs = append(a.refs, b.refs...)
@@ -393,7 +393,7 @@ func (t *tree) join(n *node, k int) {
 			a.seps = append(a.seps, b.seps...)
 			a.lives = append(a.lives, b.lives...)
 		}
-		t.dress(a)
+		t.makeHints(a)
 	}
 	t.free(b)
 	n.lives[k] = a.live
@@ -410,7 +410,7 @@ func (t *tree) replace(key []byte, from, to arena.Ref) {
 	n.refs[t.find(n, key, from)] = to
 }
 
-// ascend visits the rows from lo on until visit says false.
+// ascend visits the rows from lo on until visit returns false.
 func (t *tree) ascend(lo []byte, visit func(arena.Ref) bool) {
 	if t.root != nil {
 		t.up(t.root, lo, visit)
@@ -443,80 +443,74 @@ func (t *tree) up(n *node, lo []byte, visit func(arena.Ref) bool) bool {
 	return true
 }
 
-// above appends the refs of up to limit rows from lo on to refs. If living, it may
-// leave out rows that are dead.
-func (t *tree) above(lo []byte, living bool, limit int, refs []arena.Ref) []arena.Ref {
-	if t.root != nil {
-		refs = t.root.above(t, lo, living, limit, refs)
+// start returns where a walk begins among the refs or the kids of a node, and its direction. It
+// goes up from bound on or, if reverse, down from the last row below bound. A nil bound is the
+// beginning, or the end.
+func (t *tree) start(n *node, bound []byte, reverse bool) (i, step int) {
+	step = 1
+	switch {
+	case bound == nil && reverse:
+		i = n.size() - 1
+	case bound == nil:
+	case n.kids != nil:
+		i = n.kid(bound)
+	default:
+		if i, _ = t.search(n, bound); reverse {
+			i--
+		}
 	}
-	return refs
+	if reverse {
+		step = -1
+	}
+	return i, step
 }
 
-func (n *node) above(t *tree, lo []byte, living bool, limit int, refs []arena.Ref) []arena.Ref {
-	if living && n.live == 0 {
+// collect appends the refs of up to limit rows below a node to refs, in the order of the walk
+// that start describes; only of rows that are not dead, if living.
+func (t *tree) collect(n *node, bound []byte, reverse, living bool, limit int, refs []arena.Ref) []arena.Ref {
+	if n == nil || living && n.live == 0 {
 		return refs
 	}
-	if n.kids == nil {
-		i := 0
-		if lo != nil {
-			i, _ = t.search(n, lo)
-		}
-		if !living || n.live == len(n.refs) {
-			return append(refs, n.refs[i:min(len(n.refs), i+limit-len(refs))]...)
-		}
-		for rest := n.alive &^ before(i); rest != 0 && len(refs) < limit; rest &= rest - 1 {
-			refs = append(refs, n.refs[bits.TrailingZeros64(rest)])
-		}
-		return refs
-	}
-	k := 0
-	if lo != nil {
-		k = n.kid(lo)
-	}
-	for ; k < len(n.kids) && len(refs) < limit; k++ {
-		if !living || n.lives[k] > 0 {
-			refs = n.kids[k].above(t, lo, living, limit, refs)
-		}
-		lo = nil
-	}
-	return refs
-}
-
-// below is above for the rows below hi, from the last one on; nil: all.
-func (t *tree) below(hi []byte, living bool, limit int, refs []arena.Ref) []arena.Ref {
-	if t.root != nil {
-		refs = t.root.below(t, hi, living, limit, refs)
-	}
-	return refs
-}
-
-func (n *node) below(t *tree, hi []byte, living bool, limit int, refs []arena.Ref) []arena.Ref {
-	if living && n.live == 0 {
-		return refs
-	}
-	if n.kids == nil {
-		i := len(n.refs)
-		if hi != nil {
-			i, _ = t.search(n, hi)
-		}
-		for i--; i >= 0 && len(refs) < limit; i-- {
-			if !living || n.alive>>i&1 != 0 {
-				refs = append(refs, n.refs[i])
+	i, step := t.start(n, bound, reverse)
+	if n.kids != nil {
+		for ; i >= 0 && i < len(n.kids) && len(refs) < limit; i += step {
+			if !living || n.lives[i] > 0 {
+				refs = t.collect(n.kids[i], bound, reverse, living, limit, refs)
 			}
+			bound = nil
 		}
 		return refs
 	}
-	k := len(n.kids) - 1
-	if hi != nil {
-		k = n.kid(hi)
+	if !reverse && (!living || n.live == len(n.refs)) {
+		return append(refs, n.refs[i:min(len(n.refs), i+limit-len(refs))]...)
 	}
-	for ; k >= 0 && len(refs) < limit; k-- {
-		if !living || n.lives[k] > 0 {
-			refs = n.kids[k].below(t, hi, living, limit, refs)
+	rest := n.alive // a bit for each row that is still to come
+	if !living {
+		rest = before(len(n.refs))
+	}
+	if reverse {
+		rest &= before(i + 1)
+	} else {
+		rest &^= before(i)
+	}
+	for rest != 0 && len(refs) < limit {
+		at := bits.TrailingZeros64(rest)
+		if reverse {
+			at = bits.Len64(rest) - 1
 		}
-		hi = nil
+		rest &^= 1 << at
+		refs = append(refs, n.refs[at])
 	}
 	return refs
+}
+
+// edge returns the first row of such a walk that is not dead; 0 if there is none.
+func (t *tree) edge(bound []byte, reverse bool) arena.Ref {
+	var one [1]arena.Ref
+	if refs := t.collect(t.root, bound, reverse, true, 1, one[:0]); len(refs) > 0 {
+		return refs[0]
+	}
+	return 0
 }
 
 // rank is how many rows live below a key.
@@ -554,59 +548,4 @@ func (t *tree) nth(n int) arena.Ref {
 		rest &= rest - 1
 	}
 	return node.refs[bits.TrailingZeros64(rest)]
-}
-
-// first returns the first row from lo on that lives; 0 if there is none. nil is the
-// beginning.
-func (t *tree) first(n *node, lo []byte) arena.Ref {
-	if n.kids == nil {
-		i := 0
-		if lo != nil {
-			i, _ = t.search(n, lo)
-		}
-		if rest := n.alive &^ before(i); rest != 0 {
-			return n.refs[bits.TrailingZeros64(rest)]
-		}
-		return 0
-	}
-	k := 0
-	if lo != nil {
-		k = n.kid(lo)
-	}
-	for ; k < len(n.kids); k++ {
-		if n.lives[k] > 0 {
-			if ref := t.first(n.kids[k], lo); ref != 0 {
-				return ref
-			}
-		}
-		lo = nil
-	}
-	return 0
-}
-
-// last is first for the last row below hi; nil is the end.
-func (t *tree) last(n *node, hi []byte) arena.Ref {
-	if n.kids == nil {
-		i := len(n.refs)
-		if hi != nil {
-			i, _ = t.search(n, hi)
-		}
-		if rest := n.alive & before(i); rest != 0 {
-			return n.refs[63-bits.LeadingZeros64(rest)]
-		}
-		return 0
-	}
-	k := len(n.kids) - 1
-	if hi != nil {
-		k = n.kid(hi)
-	}
-	for ; k >= 0; k-- {
-		if n.lives[k] > 0 {
-			if ref := t.last(n.kids[k], hi); ref != 0 {
-				return ref
-			}
-		}
-		hi = nil
-	}
-	return 0
 }

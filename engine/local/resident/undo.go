@@ -18,7 +18,7 @@ import (
 // dirty then must stay resident until it is closed, even when the store has it
 // by now: see evictable.
 //
-// What is saved is bounded: a snapshot can be revoked while somebody reads from it
+// What is saved is bounded: a snapshot can be revoked while it is read
 // (Revoke). A reader of a snapshot asks Lost after each read, and discards what it has
 // read if the answer is yes.
 
@@ -29,8 +29,8 @@ type version struct {
 	value []byte
 }
 
-// frozen is the registry of open snapshots.
-type frozen struct {
+// snapshots is the registry of open snapshots.
+type snapshots struct {
 	mu     sync.Mutex
 	last   uint64
 	open   []Snapshot // by id
@@ -59,18 +59,18 @@ type Snapshot struct {
 	lost     *atomic.Bool // nil for one that cannot be revoked
 }
 
-// Lost says that the snapshot was revoked: what was read from it last may be wrong.
+// Lost reports that the snapshot was revoked: what was read from it last may be wrong.
 func (s Snapshot) Lost() bool { return s.lost != nil && s.lost.Load() }
 
-// Freeze opens a snapshot of all rows. open is called at its moment, to open one
+// OpenSnapshot opens a snapshot of all rows. open is called at its moment, to open one
 // of the store, and returns its base.
-func (s *Set) Freeze(open func() (base uint64)) Snapshot {
+func (s *Set) OpenSnapshot(open func() (base uint64)) Snapshot {
 	s.gate.Lock()
 	defer s.gate.Unlock()
-	return s.frozen.register(open, new(atomic.Bool))
+	return s.snapshots.register(open, new(atomic.Bool))
 }
 
-func (f *frozen) register(open func() uint64, lost *atomic.Bool) Snapshot {
+func (f *snapshots) register(open func() uint64, lost *atomic.Bool) Snapshot {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.last++
@@ -84,7 +84,7 @@ func (f *frozen) register(open func() uint64, lost *atomic.Bool) Snapshot {
 	return snap
 }
 
-func (f *frozen) publish() {
+func (f *snapshots) publish() {
 	if len(f.open) == 0 {
 		f.newest.Store(0)
 		f.first.Store(0)
@@ -101,7 +101,7 @@ func (f *frozen) publish() {
 }
 
 // oldest is the id of the oldest open snapshot, all ones if there is none.
-func (f *frozen) oldest() uint64 {
+func (f *snapshots) oldest() uint64 {
 	if id := f.first.Load(); id != 0 {
 		return id
 	}
@@ -109,12 +109,12 @@ func (f *frozen) oldest() uint64 {
 }
 
 // UndoBytes is about how much memory the versions take that are saved for open snapshots.
-func (s *Set) UndoBytes() int64 { return s.frozen.bytes.Load() }
+func (s *Set) UndoBytes() int64 { return s.snapshots.bytes.Load() }
 
-// Revoke ends the oldest snapshot that can be revoked, and says whether there was one.
+// Revoke ends the oldest snapshot that can be revoked, and reports whether there was one.
 // It must not be called inside of a commit.
 func (s *Set) Revoke() bool {
-	f := &s.frozen
+	f := &s.snapshots
 	f.mu.Lock()
 	i := slices.IndexFunc(f.open, func(o Snapshot) bool { return o.lost != nil })
 	if i < 0 {
@@ -124,13 +124,13 @@ func (s *Set) Revoke() bool {
 	snap := f.open[i]
 	f.mu.Unlock()
 	snap.lost.Store(true) // before anything that it needs can go
-	s.Thaw(snap)
+	s.CloseSnapshot(snap)
 	return true
 }
 
-// Thaw closes a snapshot and forgets what only it needed.
-func (s *Set) Thaw(snap Snapshot) {
-	f := &s.frozen
+// CloseSnapshot closes a snapshot and forgets what only it needed.
+func (s *Set) CloseSnapshot(snap Snapshot) {
+	f := &s.snapshots
 	f.mu.Lock()
 	i := slices.IndexFunc(f.open, func(o Snapshot) bool { return o.ID == snap.ID })
 	if i < 0 { // it was revoked
@@ -190,7 +190,7 @@ func (c *clearing) nudge() {
 // save keeps what a row is for each open snapshot, before a commit changes it. r
 // is nil if the row is not resident.
 func (s *Set) save(p *part, r row, key []byte) {
-	f := &s.frozen
+	f := &s.snapshots
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	vs := p.undo[string(key)]
@@ -239,9 +239,9 @@ func (p *part) versionAt(key []byte, id uint64) *version {
 	return nil
 }
 
-// settled says that every open snapshot finds a change of commit seq in the
+// storedForAll reports that every open snapshot finds a change of commit seq in the
 // store that it looks at.
-func (s *Set) settled(seq uint64) bool { return seq <= s.frozen.base.Load() }
+func (s *Set) storedForAll(seq uint64) bool { return seq <= s.snapshots.base.Load() }
 
-// evictable says whether a clean row may leave.
-func (s *Set) evictable(r row) bool { return r.is(loaded) || s.settled(r.seq()) }
+// evictable reports whether a clean row may leave.
+func (s *Set) evictable(r row) bool { return r.is(loaded) || s.storedForAll(r.seq()) }

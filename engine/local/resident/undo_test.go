@@ -14,12 +14,12 @@ func TestUndoIsForgotten(t *testing.T) {
 	for name, end := range map[string]func(s *Set, open []Snapshot){
 		"oldest first": func(s *Set, open []Snapshot) {
 			for _, o := range open {
-				s.Thaw(o)
+				s.CloseSnapshot(o)
 			}
 		},
 		"newest first": func(s *Set, open []Snapshot) {
 			for i := range open {
-				s.Thaw(open[len(open)-1-i])
+				s.CloseSnapshot(open[len(open)-1-i])
 			}
 		},
 		"revoked": func(s *Set, open []Snapshot) {
@@ -30,7 +30,7 @@ func TestUndoIsForgotten(t *testing.T) {
 		"revoked, then closed": func(s *Set, open []Snapshot) {
 			s.Revoke()
 			for _, o := range open {
-				s.Thaw(o)
+				s.CloseSnapshot(o)
 			}
 		},
 	} {
@@ -52,7 +52,7 @@ func TestUndoIsForgotten(t *testing.T) {
 			write("a")
 			var open []Snapshot
 			for range 3 {
-				open = append(open, s.Freeze(func() uint64 { return seq }))
+				open = append(open, s.OpenSnapshot(func() uint64 { return seq }))
 				write("b")
 				write("c")
 			}
@@ -60,8 +60,8 @@ func TestUndoIsForgotten(t *testing.T) {
 				t.Fatalf("%d bytes are saved for three snapshots", s.UndoBytes())
 			}
 			end(s, open)
-			if n := s.UndoBytes(); n != 0 || s.frozen.trail != nil || len(s.frozen.open) != 0 {
-				t.Errorf("%d bytes, a trail of %d, %d snapshots are left", n, len(s.frozen.trail), len(s.frozen.open))
+			if n := s.UndoBytes(); n != 0 || s.snapshots.trail != nil || len(s.snapshots.open) != 0 {
+				t.Errorf("%d bytes, a trail of %d, %d snapshots are left", n, len(s.snapshots.trail), len(s.snapshots.open))
 			}
 			for no := range s.parts {
 				if p := s.parts[no].Load(); p != nil && (p.undo != nil || p.cold != 0) {

@@ -5,9 +5,9 @@ package resident
 // large value. While a unit is complete, a row of it that is not resident does
 // not exist.
 //
-// A part in which nothing was ever evicted needs no entry for any unit: rest
-// says that those without an entry are complete. After a restart it is false,
-// and units get their entries as they are filled.
+// A part in which nothing was ever evicted needs no entry for any unit: if othersComplete
+// is set, units without an entry are complete. After a restart othersComplete is false,
+// and units get entries as they are filled.
 
 // prefix names the unit of a row.
 func (s *Set) prefix(key []byte) []byte { return key[:min(len(key), s.unit(key))] }
@@ -21,7 +21,7 @@ type units struct {
 
 func (u *units) none() bool { return u.known == 0 && len(u.long) == 0 }
 
-// get says whether a unit is complete, and whether that is known.
+// get reports whether a unit is complete, and whether that is known.
 func (u *units) get(prefix []byte) (complete, known bool) {
 	if len(prefix) == 3 && prefix[2] < 64 {
 		bit := uint64(1) << prefix[2]
@@ -46,7 +46,7 @@ func (u *units) set(prefix []byte, complete bool) {
 	u.long[string(prefix)] = complete
 }
 
-// forget makes nothing known of a unit.
+// forget removes the entry of a unit.
 func (u *units) forget(prefix []byte) {
 	if len(prefix) == 3 && prefix[2] < 64 {
 		u.known &^= 1 << prefix[2]
@@ -55,7 +55,7 @@ func (u *units) forget(prefix []byte) {
 	delete(u.long, string(prefix))
 }
 
-// allFull says whether every unit of which something is known is complete.
+// allFull reports whether every unit of which something is known is complete.
 func (u *units) allFull() bool {
 	for _, c := range u.long {
 		if !c {
@@ -69,29 +69,29 @@ func (p *part) complete(prefix []byte) bool {
 	if c, known := p.units.get(prefix); known {
 		return c
 	}
-	return p.rest
+	return p.othersComplete
 }
 
-// whole says that all units of the part are complete.
-func (p *part) whole() bool { return p.rest && p.units.allFull() }
+// allComplete reports whether all units of the part are complete.
+func (p *part) allComplete() bool { return p.othersComplete && p.units.allFull() }
 
-// breach notes that the unit has lost a row to the store.
-func (p *part) breach(prefix []byte) {
+// markIncomplete notes that the unit has lost a row to the store.
+func (p *part) markIncomplete(prefix []byte) {
 	if p.complete(prefix) {
 		p.units.set(prefix, false)
 	}
 }
 
-// covers says whether the rows of a range are all resident if they exist.
+// covers reports whether the rows of a range are all resident if they exist.
 func (s *Set) covers(p *part, lo, hi []byte) bool {
-	if p.whole() {
+	if p.allComplete() {
 		return true
 	}
 	n := s.unit(lo)
 	return n <= len(lo) && inUnit(lo[:n], hi) && p.complete(lo[:n])
 }
 
-// inUnit says whether every key below hi and not below the prefix has the prefix.
+// inUnit reports whether every key below hi and not below the prefix has the prefix.
 func inUnit(prefix, hi []byte) bool {
 	if len(hi) >= len(prefix) && string(hi[:len(prefix)]) == string(prefix) {
 		return true
@@ -99,7 +99,7 @@ func inUnit(prefix, hi []byte) bool {
 	return isSuccessor(prefix, hi)
 }
 
-// isSuccessor says whether hi is the first key above all with the prefix.
+// isSuccessor reports whether hi is the first key above all with the prefix.
 func isSuccessor(prefix, hi []byte) bool {
 	n := len(prefix)
 	for n > 0 && prefix[n-1] == 0xff {

@@ -1,5 +1,5 @@
-// Package ontikv has servers of tests keep their data in a TiKV cluster. It is apart
-// from testserver, so that only tests that want it are linked with TiKV's client.
+// Package ontikv makes servers of tests keep their data in a TiKV cluster. It is separate
+// from testserver, so that only tests that use it are linked with TiKV's client.
 package ontikv
 
 import (

@@ -147,7 +147,7 @@ func NewHost(t testing.TB, harness string) *Host {
 	return &Host{State: s, harness: s.Load(p)}
 }
 
-// Run gives what the harness says of a chunk.
+// Run returns what the harness says of a chunk.
 func (h *Host) Run(source string) string {
 	defer h.State.Reset()
 	g := h.State.Globals()

@@ -6,11 +6,15 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"reflect"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,8 +22,8 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: go HOST:PORT")
+	if len(os.Args) != 2 && len(os.Args) != 3 {
+		fmt.Fprintln(os.Stderr, "usage: go HOST:PORT [HOST:PORT of channels over HTTP]")
 		os.Exit(2)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -36,7 +40,7 @@ func main() {
 		run  func(context.Context, *redis.Client) error
 	}{
 		{"pool", pool}, {"pipeline", pipeline}, {"transaction", transaction}, {"script", script},
-		{"pubsub", pubsub}, {"stream", stream}, {"cache", cache},
+		{"pubsub", pubsub}, {"stream", stream}, {"cache", cache}, {"channel", channel},
 	} {
 		if err := c.run(ctx, client); err != nil {
 			fmt.Println("FAILED", c.name+":", err)
@@ -332,4 +336,73 @@ func cache(ctx context.Context, c *redis.Client) error {
 		return fmt.Errorf("the cache was not used: %+v", s)
 	}
 	return nil
+}
+
+// channel: a durable channel by commands and over HTTP.
+func channel(ctx context.Context, c *redis.Client) error {
+	if len(os.Args) < 3 {
+		return nil // a server without channels
+	}
+	c.Do(ctx, "CHSUBSCRIBE", "go-channel", "reader")
+	for again := range int64(2) { // the second one is a retry
+		reply, err := c.Do(ctx, "CHPUBLISH", "go-channel", "m1", `{"n":1}`).Int64Slice()
+		if err == nil {
+			err = same("the publish", reply, []int64{1, 1 - again})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	base := "http://" + os.Args[2] + "/channel/go-channel"
+	if _, err := ask(ctx, "PUT", base+"/message/m2", `{"n":2}`); err != nil {
+		return err
+	}
+	reply, err := c.Do(ctx, "CHREAD", "go-channel", "reader", "BLOCK", 1000).Result()
+	if err != nil {
+		return err
+	}
+	messages, _ := reply.(map[any]any)["messages"].([]any)
+	want := []any{[]any{int64(1), "m1", `{"n":1}`}, []any{int64(2), "m2", `{"n":2}`}}
+	if err := same("what is read", messages, want); err != nil {
+		return err
+	}
+	body, err := ask(ctx, "GET", base+"/subscription/polling/reader?timeout=1s", "") // nothing was acknowledged
+	if err != nil {
+		return err
+	}
+	var polled struct {
+		AckHandle string
+		Messages  []struct{ MessageID string }
+	}
+	if err := json.Unmarshal(body, &polled); err != nil {
+		return err
+	}
+	if err := same("what is polled", polled.Messages, []struct{ MessageID string }{{"m1"}, {"m2"}}); err != nil {
+		return err
+	}
+	if _, err := ask(ctx, "DELETE", base+"/subscription/polling/reader/message?ackHandle="+polled.AckHandle, ""); err != nil {
+		return err
+	}
+	if err := c.Do(ctx, "CHREAD", "go-channel", "reader", "BLOCK", 10).Err(); !errors.Is(err, redis.Nil) {
+		return fmt.Errorf("after the acknowledgement: %w", err)
+	}
+	return nil
+}
+
+// ask makes a request over HTTP, which must succeed.
+func ask(ctx context.Context, method, url, body string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err == nil && res.StatusCode >= 300 {
+		err = fmt.Errorf("%s %s: %d %s", method, url, res.StatusCode, text)
+	}
+	return text, err
 }

@@ -2,7 +2,7 @@
 // a cache: one connection serves all, commands of one turn are sent together.
 
 import Redis from 'ioredis';
-import { address, run, same, takeScript, until } from './check.js';
+import { address, run, same, takeScript, until, useChannel } from './check.js';
 
 const where = address();
 const options = { ...where, maxRetriesPerRequest: 1 };
@@ -109,5 +109,9 @@ async function scan() {
   same('keys found', found.size, 500);
 }
 
+async function channel() {
+  await useChannel('io-channel', (...words) => redis.call(...words));
+}
+
 await redis.flushall();
-await run('ioredis', [autoPipelining, pipeline, transaction, script, pubsub, stream, scan]);
+await run('ioredis', [autoPipelining, pipeline, transaction, script, pubsub, stream, scan, channel]);

@@ -3,7 +3,7 @@
 // side.
 
 import { BasicClientSideCache, createClient, createClientPool, defineScript, WatchError } from 'redis';
-import { address, run, same, takeScript, until } from './check.js';
+import { address, run, same, takeScript, until, useChannel } from './check.js';
 
 const socket = { ...address(), reconnectStrategy: false };
 const scripts = {
@@ -127,6 +127,12 @@ async function cache() {
   await cached.close();
 }
 
+async function channel() {
+  const plain = await createClient({ socket, RESP: 2 }).connect();
+  await useChannel('nr-channel', (...words) => plain.sendCommand(words));
+  await plain.close();
+}
+
 await client.connect();
 await client.flushAll();
-await run('redis', [pool, pipeline, transaction, script, pubsub, stream, cache]);
+await run('redis', [pool, pipeline, transaction, script, pubsub, stream, cache, channel]);

@@ -2,10 +2,12 @@
 are tried again, scripts, messages, a consumer group, a cache on the client's
 side. It exits with 1 when a result is not what it has to be."""
 
+import json
 import sys
 import threading
 import time
 import traceback
+import urllib.request
 
 import redis
 from redis.cache import CacheConfig
@@ -199,10 +201,32 @@ def cache():
     same("what is cached", [k.redis_keys for k in cached.get_cache().collection], [("py:cached",)])
 
 
+def channel():
+    if len(sys.argv) < 3:
+        raise Skipped("the server has no channels over HTTP")
+    r = client(protocol=2)
+    r.execute_command("CHSUBSCRIBE", "py-channel", "reader")
+    same("the publish", r.execute_command("CHPUBLISH", "py-channel", "m1", '{"n":1}'), [1, 1])
+    same("a retry", r.execute_command("CHPUBLISH", "py-channel", "m1", '{"n":1}'), [1, 0])
+
+    def ask(method, path, body=None):
+        url = f"http://{sys.argv[2]}/channel/py-channel{path}"
+        with urllib.request.urlopen(urllib.request.Request(url, method=method, data=body), timeout=20) as res:
+            return res.read()
+
+    ask("PUT", "/message/m2", b'{"n":2}')
+    messages, _, _ = r.execute_command("CHREAD", "py-channel", "reader", "BLOCK", 1000)
+    same("what is read", messages, [[1, "m1", '{"n":1}'], [2, "m2", '{"n":2}']])
+    polled = json.loads(ask("GET", "/subscription/polling/reader?timeout=1s"))  # nothing was acknowledged
+    same("what is polled", [m["content"] for m in polled["messages"]], [{"n": 1}, {"n": 2}])
+    ask("DELETE", "/subscription/polling/reader/message?ackHandle=" + polled["ackHandle"])
+    same("after the acknowledgement", r.execute_command("CHREAD", "py-channel", "reader", "BLOCK", 10), None)
+
+
 def main():
     client().flushall()
     failed = 0
-    for f in (pool, pipeline, transaction, script, pubsub, stream, cache):
+    for f in (pool, pipeline, transaction, script, pubsub, stream, cache, channel):
         try:
             f()
             print("ok", f.__name__)

@@ -7,6 +7,8 @@ use redis::{AsyncCommands, Client, Commands, Connection, ErrorKind, RedisResult,
 use std::collections::HashSet;
 use std::error::Error;
 use std::fmt::Debug;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
@@ -16,7 +18,7 @@ fn main() {
     let client = Client::open(format!("redis://{address}/?protocol=resp3")).expect("the address");
     let mut first = client.get_connection().expect("a connection");
     redis::cmd("FLUSHALL").exec(&mut first).expect("flush");
-    let tests: [(&str, fn(&Client) -> Outcome); 7] = [
+    let tests: [(&str, fn(&Client) -> Outcome); 8] = [
         ("pool", pool),
         ("pipeline", pipeline),
         ("transaction", transaction),
@@ -24,6 +26,7 @@ fn main() {
         ("pubsub", pubsub),
         ("stream", stream),
         ("cache", cache),
+        ("channel", channel),
     ];
     let mut failed = false;
     for (name, test) in tests {
@@ -197,4 +200,48 @@ fn cache(client: &Client) -> Outcome {
         let hits = cached.get_cache_statistics().map_or(0, |s| s.hit);
         same("the cache was used", hits >= 300, true)
     })
+}
+
+/// A durable channel by commands and over HTTP.
+fn channel(client: &Client) -> Outcome {
+    let Some(http) = std::env::args().nth(2) else {
+        println!("skipped channel: the server has no channels over HTTP");
+        return Ok(());
+    };
+    let plain = Client::open(client.get_connection_info().clone().set_redis_settings(Default::default()))?; // RESP2
+    let mut c = plain.get_connection()?;
+    let reader = |words: &[&str]| {
+        let mut cmd = redis::cmd(words[0]);
+        cmd.arg("rs-channel").arg(&words[1..]);
+        cmd
+    };
+    reader(&["CHSUBSCRIBE", "reader"]).exec(&mut c)?;
+    for new in [1, 0] {
+        // the second one is a retry
+        let got: (i64, i64) = reader(&["CHPUBLISH", "m1", "{\"n\":1}"]).query(&mut c)?;
+        same("the publish", got, (1, new))?;
+    }
+    let ask = |method: &str, path: &str, body: &str| -> Result<String, Box<dyn Error + Send + Sync>> {
+        let mut conn = TcpStream::connect(&http)?;
+        conn.set_read_timeout(Some(Duration::from_secs(20)))?;
+        let size = body.len();
+        write!(conn, "{method} /channel/rs-channel{path} HTTP/1.1\r\nHost: {http}\r\nContent-Length: {size}\r\nConnection: close\r\n\r\n{body}")?;
+        let mut answer = String::new();
+        conn.read_to_string(&mut answer)?;
+        if !answer.starts_with("HTTP/1.1 20") {
+            return Err(format!("{method} {path}: {answer}").into());
+        }
+        Ok(answer)
+    };
+    ask("PUT", "/message/m2", "{\"n\":2}")?;
+    type Fetched = Option<(Vec<(i64, String, String)>, i64, Option<String>)>;
+    let (messages, ..) = reader(&["CHREAD", "reader", "BLOCK", "1000"]).query::<Fetched>(&mut c)?.ok_or("nothing is read")?;
+    let of = |clock: i64| (clock, format!("m{clock}"), format!("{{\"n\":{clock}}}"));
+    same("what is read", messages, vec![of(1), of(2)])?;
+    let polled = ask("GET", "/subscription/polling/reader?timeout=1s", "")?; // nothing was acknowledged
+    let want = r#""messages":[{"messageID":"m1","content":{"n":1}},{"messageID":"m2","content":{"n":2}}]"#;
+    same(&polled, polled.contains(want), true)?;
+    let handle = polled.split("\"ackHandle\":\"").nth(1).and_then(|rest| rest.split('"').next()).ok_or("there is no handle")?;
+    ask("DELETE", &format!("/subscription/polling/reader/message?ackHandle={handle}"), "")?;
+    same("after the acknowledgement", reader(&["CHREAD", "reader", "BLOCK", "10"]).query::<Fetched>(&mut c)?, None)
 }

@@ -1,9 +1,11 @@
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collections;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.stream.Collectors;
 import redis.clients.jedis.AbstractTransaction;
 import redis.clients.jedis.ConnectionPoolConfig;
 import redis.clients.jedis.DefaultJedisClientConfig;
@@ -22,6 +24,7 @@ import redis.clients.jedis.params.XAddParams;
 import redis.clients.jedis.params.XAutoClaimParams;
 import redis.clients.jedis.params.XReadGroupParams;
 import redis.clients.jedis.resps.StreamEntry;
+import redis.clients.jedis.util.SafeEncoder;
 
 /**
  * Uses a server as programs with Jedis do: pool, pipeline, transactions that are tried again, scripts,
@@ -49,6 +52,7 @@ public final class JedisClient {
         Check.test("pubsub", c::pubsub);
         Check.test("stream", c::stream);
         Check.test("cache", c::cache);
+        Check.test("channel", () -> c.channel(args));
         Check.end("jedis", RedisClient.class);
     }
 
@@ -205,5 +209,19 @@ public final class JedisClient {
             }
             Check.same("the cache was used", cached.getCache().getStats().getHitCount() >= 200, true);
         }
+    }
+
+    private void channel(String[] args) throws Exception {
+        try (RedisClient plain = RedisClient.builder().hostAndPort(where)
+                .clientConfig(DefaultJedisClientConfig.builder().protocol(RedisProtocol.RESP2).build()).build()) {
+            Check.channel(args, "je-channel", words -> text(plain.sendCommand(() -> SafeEncoder.encode(words[0]),
+                Arrays.copyOfRange(words, 1, words.length))));
+        }
+    }
+
+    /** A reply whose texts are bytes, as the library returns those of commands that it does not know. */
+    private static Object text(Object reply) {
+        return reply instanceof byte[] b ? SafeEncoder.encode(b)
+            : reply instanceof List<?> l ? l.stream().map(JedisClient::text).collect(Collectors.toList()) : reply;
     }
 }

@@ -1,3 +1,4 @@
+import io.lettuce.core.ClientOptions;
 import io.lettuce.core.Consumer;
 import io.lettuce.core.LettuceFutures;
 import io.lettuce.core.RedisClient;
@@ -16,12 +17,18 @@ import io.lettuce.core.XReadArgs;
 import io.lettuce.core.api.StatefulRedisConnection;
 import io.lettuce.core.api.async.RedisAsyncCommands;
 import io.lettuce.core.api.sync.RedisCommands;
+import io.lettuce.core.codec.StringCodec;
+import io.lettuce.core.output.NestedMultiOutput;
+import io.lettuce.core.protocol.CommandArgs;
+import io.lettuce.core.protocol.ProtocolKeyword;
+import io.lettuce.core.protocol.ProtocolVersion;
 import io.lettuce.core.pubsub.RedisPubSubAdapter;
 import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
 import io.lettuce.core.support.ConnectionPoolSupport;
 import io.lettuce.core.support.caching.CacheAccessor;
 import io.lettuce.core.support.caching.CacheFrontend;
 import io.lettuce.core.support.caching.ClientSideCaching;
+import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collections;
@@ -60,6 +67,7 @@ public final class LettuceClient {
         Check.test("pubsub", c::pubsub);
         Check.test("stream", c::stream);
         Check.test("cache", c::cache);
+        Check.test("channel", () -> c.channel(args));
         Check.end("lettuce", RedisClient.class);
     }
 
@@ -215,5 +223,33 @@ public final class LettuceClient {
             redis.del("le:cached");
             Check.until("nothing is kept", kept::isEmpty);
         }
+    }
+
+    private void channel(String[] args) throws Exception {
+        String[] where = args[0].split(":");
+        RedisClient plain = RedisClient.create(RedisURI.create(where[0], Integer.parseInt(where[1])));
+        plain.setOptions(ClientOptions.builder().protocolVersion(ProtocolVersion.RESP2).build());
+        try (StatefulRedisConnection<String, String> own = plain.connect()) {
+            Check.channel(args, "le-channel", words -> {
+                CommandArgs<String, String> more = new CommandArgs<>(StringCodec.UTF8);
+                for (int i = 1; i < words.length; i++) {
+                    more.add(words[i]);
+                }
+                ProtocolKeyword command = new ProtocolKeyword() {
+                    @Override
+                    public byte[] getBytes() {
+                        return words[0].getBytes(StandardCharsets.US_ASCII);
+                    }
+
+                    @Override
+                    public String toString() {
+                        return words[0];
+                    }
+                };
+                List<Object> reply = own.sync().dispatch(command, new NestedMultiOutput<>(StringCodec.UTF8), more);
+                return reply == null || reply.isEmpty() ? null : reply; // the null array is an empty one here
+            });
+        }
+        plain.shutdown();
     }
 }

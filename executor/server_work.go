@@ -1,0 +1,73 @@
+package executor
+
+import (
+	"errors"
+
+	"redoubt/engine"
+	"redoubt/keyspace"
+)
+
+// Transactions of the server's own, for which no client waits: background work
+// (executor/background) above all.
+
+// Do runs f as one transaction of background priority and commits it.
+func (x *Executor) Do(f func(*keyspace.Tx)) (engine.Ticket, error) {
+	return x.do(func(b *Batch) { f(&b.tx) })
+}
+
+// DoLatching is Do for a transaction that changes keys. latch takes the latch of a key, or
+// reports false if the latch is taken; it does not wait.
+func (x *Executor) DoLatching(f func(tx *keyspace.Tx, latch func(key []byte) bool)) (engine.Ticket, error) {
+	return x.do(func(b *Batch) {
+		f(&b.tx, func(key []byte) bool {
+			b.keys = append(b.keys[:0], x.latches.Stripe(key))
+			return b.latch.Try(b.keys)
+		})
+	})
+}
+
+func (x *Executor) do(f func(*Batch)) (engine.Ticket, error) {
+	b := x.idle.Get().(*Batch)
+	defer x.idle.Put(b)
+	b.background = true
+	_, err := b.begin()
+	b.background = false
+	if err != nil {
+		return 0, err
+	}
+	mark, checks := b.tx.Start(), b.rows.CheckMark()
+	b.tx.DB, b.tx.Writable, b.tx.Latched, b.tx.Unrefused = 0, true, true, true
+	f(b)
+	b.tx.Unrefused = false
+	failed := b.tx.Err()
+	b.regime.executed(nil, mark, checks, failed)
+	if b.detour(failed) == keyspace.Stale {
+		b.regime.stale()
+	}
+	if failed != nil {
+		b.tx.Rollback(mark)
+	} else if len(b.fx.Ready) > 0 {
+		b.wake()
+	}
+	t := b.Commit()
+	return t, errors.Join(failed, b.err)
+}
+
+// Exclusively runs f while the keyspace latch is held exclusively, so while no batch is open.
+func (x *Executor) Exclusively(f func()) {
+	x.latches.LockKeyspace()
+	defer x.latches.UnlockKeyspace(0)
+	f()
+}
+
+// OnDeferred sets f, which is called after each commit that stored rows for background work,
+// or whose outcome is unknown. OnDeferred must be called before the first batch. f is called
+// with latches held, and must not wait.
+func (x *Executor) OnDeferred(f func(fx *keyspace.Effects, unknown bool)) { x.onDeferred = f }
+
+// tellDeferred calls onDeferred for a batch that was committed, or whose outcome is unknown.
+func (b *Batch) tellDeferred(unknown bool) {
+	if b.x.onDeferred != nil && b.fx.Deferred() {
+		b.x.onDeferred(&b.fx, unknown)
+	}
+}

@@ -1,0 +1,15 @@
+package server
+
+import (
+	"time"
+
+	"redoubt/server/access"
+)
+
+// FillLogins makes an address have as many failures with answers that are held back as it
+// may.
+func (srv *Server) FillLogins(addr string) {
+	for full := false; !full; {
+		_, full, _ = srv.access.Logins.Fail(access.Host(addr), time.Now())
+	}
+}
