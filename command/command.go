@@ -276,6 +276,8 @@ type Limits struct {
 	types.Limits
 	MaxBulk int64 // proto-max-bulk-len
 	LFU     bool  // maxmemory-policy is an LFU one
+	// ReadOnlyReplica is the directive replica-read-only: a replica refuses writes.
+	ReadOnlyReplica bool
 	// SkipChecksum: RESTORE takes payloads with a wrong checksum, for tests.
 	SkipChecksum bool
 	// Channels are the rules of channels by their names, or nil.

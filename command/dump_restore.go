@@ -109,7 +109,7 @@ func restoreKey(c *Ctx) error {
 	if old.Exists() {
 		c.Tx.Remove(key, old)
 	}
-	if ttl > 0 && ttl <= c.Tx.Now {
+	if ttl > 0 && ttl <= c.Tx.Past() {
 		return restoreDead(c, v, old.Exists())
 	}
 	if err := restoreValue(c, key, v, ttl); err != nil {
@@ -221,7 +221,7 @@ func restoreValue(c *Ctx, key []byte, v *rdb.Value, expire int64) (err error) {
 		h := hash.Create(tx, key, limits)
 		defer h.Release()
 		err = v.Hash(func(field, value []byte, at int64) error {
-			if at != 0 && at <= tx.Now { // it is gone already
+			if at != 0 && at <= tx.Past() { // it is gone already
 				return tx.Err()
 			}
 			if !h.Set(field, value, at) && tx.Err() == nil {

@@ -40,8 +40,11 @@ const (
 	ErrExpireGTLT   = Error("ERR GT and LT options at the same time are not compatible")
 	ErrOutOfMemory  = Error("OOM command not allowed when used memory > 'maxmemory'.")
 	ErrNoReplicas   = Error("NOREPLICAS Not enough good replicas to write.")
-	ErrNotAuth      = Error("NOAUTH Authentication required.")
-	ErrLoading      = Error("LOADING Redis is loading the dataset in memory")
+	// ErrReadOnlyReplica: the server is a replica and replica-read-only is yes.
+	ErrReadOnlyReplica = Error("READONLY You can't write against a read only replica.")
+	ErrMasterDown      = Error("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.")
+	ErrNotAuth         = Error("NOAUTH Authentication required.")
+	ErrLoading         = Error("LOADING Redis is loading the dataset in memory")
 )
 
 // Errors of strings and bitmaps.

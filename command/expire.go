@@ -108,7 +108,7 @@ func setExpiry(c *Ctx, form timeForm) error {
 		c.Reply.Int(0)
 		return nil
 	}
-	if at <= c.Tx.Now {
+	if at <= c.Tx.Past() {
 		c.Tx.Remove(key, m)
 		c.Tx.Changed(keyspace.Generic, "del", key)
 	} else {

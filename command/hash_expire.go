@@ -85,7 +85,7 @@ func setFieldTimes(c *Ctx, form timeForm) error {
 			c.Reply.Int(noField)
 		case !cond.allows(e.At, at):
 			c.Reply.Int(fieldRefused)
-		case at <= c.Tx.Now:
+		case at <= c.Tx.Past():
 			h.Remove(f, e)
 			deleted++
 			c.Reply.Int(fieldDeleted)

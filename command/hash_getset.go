@@ -85,7 +85,7 @@ var hgetex = &Command{
 					h.SetAt(f, e, 0)
 					updated++
 				}
-			case at <= c.Tx.Now:
+			case at <= c.Tx.Past():
 				h.Remove(f, e)
 				deleted++
 			default:
@@ -131,7 +131,7 @@ var hsetex = &Command{
 			c.Reply.Int(0)
 			return nil
 		}
-		deleted := o.timed && o.at <= c.Tx.Now
+		deleted := o.timed && o.at <= c.Tx.Past()
 		gone := o.set(h, deleted)
 		c.changed(keyspace.HashEv, "hset", c.Args[1], len(o.pairs)/2)
 		switch {

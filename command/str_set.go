@@ -290,7 +290,7 @@ var getex = &Command{
 		c.replyString(v)
 		m := v.Meta
 		switch {
-		case o.opts&(optEXAT|optPXAT) != 0 && expire <= c.Tx.Now:
+		case o.opts&(optEXAT|optPXAT) != 0 && expire <= c.Tx.Past():
 			str.Delete(c.Tx, key, m)
 		case o.opts&optTime != 0:
 			m.Expire = expire

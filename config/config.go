@@ -291,6 +291,14 @@ func (c *Config) SetAllFor(who Caller, pairs [][2]string) error {
 	return nil
 }
 
+// Note changes a directive that a command has changed, although CONFIG SET cannot. No hook is
+// called.
+func (c *Config) Note(name, text string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.must(name).now.Store(&value{text: text})
+}
+
 // settable returns the directives of a CONFIG SET, or the first error in the order of the
 // arguments.
 func (c *Config) settable(who Caller, pairs [][2]string) ([]*setting, error) {

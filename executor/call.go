@@ -40,6 +40,12 @@ type Call struct {
 	// command.Ctx.Spill. A part may be sent once Wait is durable.
 	Sink func(*wire.Writer) error
 
+	// Row, if set, is a row of the store that has the value Before, and with the call's
+	// commit gets the value After: if it has another value the call fails with ErrMoved. The
+	// call is one of a master's stream, of which the row tells how much is applied: it may
+	// write to a replica, it gets what memory it needs, and no key is past its time for it.
+	Row, Before, After []byte
+
 	// Begin, if set, is called before each attempt to run the call.
 	Begin func()
 
@@ -51,6 +57,7 @@ type Call struct {
 	Wait   engine.Ticket
 	Own    bool
 	Failed bool // the reply is an error
+	Err    error
 	// Detour is what Run returned; RunOnWorker chooses the mode by it.
 	Detour keyspace.Detour
 	// Cold: the call needs rows that are not in memory. A worker takes one of the places
@@ -133,7 +140,7 @@ func writes(cmd *command.Command, args [][]byte) bool {
 
 // fail answers the call with an error.
 func (c *Call) fail(err error) {
-	c.Failed = true
+	c.Failed, c.Err = true, err
 	c.Reply.Error(command.Text(err))
 }
 

@@ -196,6 +196,7 @@ type Batch struct {
 	args                             [][]byte
 	db                               int
 	background                       bool // begin opens a view of background priority
+	readOnly                         bool // the store is a replica that no client may write to
 }
 
 // NewBatch makes a batch for an event loop.
@@ -236,7 +237,9 @@ func (b *Batch) begin() (bool, error) {
 	b.tx.Now, b.tx.NowMicros, b.seconds = now.UnixMilli(), now.UnixMicro(), uint32(now.Unix())
 	b.tx.Listening = keyspace.Class(b.x.listening.Load())
 	b.tx.Worker = b.mode != Loop
-	for i, limits := 0, b.x.limits.Load(); i < len(b.ctxs); i++ {
+	limits := b.x.limits.Load()
+	b.readOnly = limits.ReadOnlyReplica && b.x.space.Role().Replica()
+	for i := 0; i < len(b.ctxs); i++ {
 		b.ctxs[i].Limits = limits
 	}
 	return true, nil
@@ -269,13 +272,13 @@ func (b *Batch) unlock(t engine.Ticket) {
 // has left no trace: the caller commits the batch and then hands the call, which knows the
 // detour, to Executor.RunOnWorker on another goroutine.
 func (b *Batch) Run(c *Call) keyspace.Detour {
-	c.Failed, c.Blocked, c.Streamed = false, false, false
+	c.Failed, c.Err, c.Blocked, c.Streamed = false, nil, false, false
 	c.Detour = b.run(c)
 	return c.Detour
 }
 
 func (b *Batch) run(c *Call) keyspace.Detour {
-	b.guard, b.tx.Unrefused = c.Guard, false
+	b.guard, b.tx.Unrefused = c.Guard, c.Row != nil
 	if b.mode == Loop {
 		c.Cold = false
 		if c.flags()&(command.Exclusive|command.OnWorker|command.OneState) != 0 || b.x.remote || c.weight() > heavyArgs {
@@ -365,7 +368,10 @@ func (b *Batch) attempt(c *Call, write bool) keyspace.Detour {
 	start := len(c.Reply.Buf)
 	mark, checks := b.prepare(c, write), b.rows.CheckMark()
 	messages := len(b.fx.Messages)
-	err := b.exec(c)
+	err := b.admit(c)
+	if err == nil {
+		err = b.exec(c)
+	}
 	b.regime.executed(c, mark, checks, err)
 	if failed := b.tx.Err(); failed != nil {
 		err = b.outOfMemory(failed)
@@ -450,7 +456,7 @@ func (b *Batch) prepare(c *Call, write bool) keyspace.TxMark {
 	b.tx.DB, b.tx.Writable = c.DB, write && (len(b.keys) > 0 || b.mode >= Snapshot)
 	b.tx.Worker = b.mode != Loop && (write || b.mode == Snapshot || b.serving)
 	b.tx.Cold = c.Cold
-	b.tx.By = c.By
+	b.tx.By, b.tx.Undying = c.By, c.Row != nil
 	b.regime.prepare(c, write)
 	return mark
 }

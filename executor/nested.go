@@ -59,6 +59,9 @@ func (b *Batch) nest(cmd *command.Command, args [][]byte, w *wire.Writer) (err e
 		t.Fail(keyspace.NeedsOneState)
 		return t.Err()
 	}
+	if b.refuses(cmd, b.call) {
+		return command.ErrReadOnlyReplica
+	}
 	if cmd.Flags&command.OneState != 0 && t.WantsOneState() {
 		return t.Err()
 	}

@@ -18,6 +18,8 @@ type store interface {
 	newRegime(b *Batch) regime
 	// runOnWorker is Executor.RunOnWorker.
 	runOnWorker(c *Call) engine.Ticket
+	// apply is Executor.Apply.
+	apply(calls []*Call) (engine.Ticket, error)
 	// refreshCatalog is Executor.RefreshCatalog.
 	refreshCatalog(ctx context.Context) error
 	// followCatalog is Executor.FollowCatalog.

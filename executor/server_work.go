@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"errors"
 
 	"redoubt/engine"
@@ -26,17 +27,38 @@ func (x *Executor) DoLatching(f func(tx *keyspace.Tx, latch func(key []byte) boo
 	})
 }
 
+// DoExclusively is Do with the whole keyspace latched. f is called again after a conflict with
+// another process.
+func (x *Executor) DoExclusively(f func(*keyspace.Tx)) (t engine.Ticket, err error) {
+	b := x.idle.Get().(*Batch)
+	defer x.idle.Put(b)
+	b.mode = Exclusive
+	defer func() { b.mode = Worker }()
+	again := b.regime.retry(nil, func() error {
+		if t, err = b.transact(func(b *Batch) { f(&b.tx) }); errors.Is(err, engine.ErrConflict) || errors.Is(err, keyspace.Stale) {
+			return nil // retry sees it
+		}
+		return err
+	})
+	return t, cmp.Or(again, err)
+}
+
 func (x *Executor) do(f func(*Batch)) (engine.Ticket, error) {
 	b := x.idle.Get().(*Batch)
 	defer x.idle.Put(b)
 	b.background = true
-	_, err := b.begin()
-	b.background = false
-	if err != nil {
+	defer func() { b.background = false }()
+	return b.transact(f)
+}
+
+// transact runs f as one transaction of the server's own.
+func (b *Batch) transact(f func(*Batch)) (engine.Ticket, error) {
+	if _, err := b.begin(); err != nil {
 		return 0, err
 	}
 	mark, checks := b.tx.Start(), b.rows.CheckMark()
 	b.tx.DB, b.tx.Writable, b.tx.Latched, b.tx.Unrefused = 0, true, true, true
+	b.tx.Undying = false
 	f(b)
 	b.tx.Unrefused = false
 	failed := b.tx.Err()

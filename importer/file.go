@@ -35,7 +35,10 @@ func (i *Import) RDB(in io.Reader, base bool) (rest io.Reader, end int64, err er
 		switch item.What {
 		case rdb.Key:
 			now := i.o.Now
-			if i.Base {
+			switch {
+			case i.o.Live != nil:
+				now = 0
+			case i.Base:
 				now = i.clock
 			}
 			err = i.key(f, item, now)
@@ -62,6 +65,10 @@ func (i *Import) about(name, text string) {
 	case "ctime":
 		if s, err := strconv.ParseInt(text, 10, 44); err == nil && s > 0 {
 			i.clock = s * 1000
+		}
+	case "repl-stream-db":
+		if db, err := strconv.ParseInt(text, 10, 31); err == nil && db >= 0 {
+			i.StreamDB = int(db)
 		}
 	case "aof-base", "aof-preamble":
 		i.Base = i.Base || text == "1"

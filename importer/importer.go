@@ -46,6 +46,8 @@ type Options struct {
 	Truncated bool
 	// Libraries checks whether the sources of all libraries of functions can be loaded together.
 	Libraries func(sources []string) error
+	// Live, if set, is the server of the store, which serves clients during the import.
+	Live *Live
 	// Patience is how long failed commits are retried; zero: a minute.
 	Patience time.Duration
 }
@@ -57,9 +59,19 @@ type Result struct {
 	Empty    int64 // collections without elements, as a bug of Redis 6.2 wrote them
 	Commands int64
 	Skipped  int64 // unknown values and commands
+	StreamDB int   // the database that is selected in the stream of commands behind an RDB file
 	// Unchecked: a file has no checksum. Base: the last RDB file is the beginning of an
 	// append-only file.
 	Unchecked, Base bool
+}
+
+// Live is a store that a server serves while data is imported into it: the data of a master.
+// Keys that have expired are imported, too: the master deletes them.
+type Live struct {
+	Space *keyspace.Space
+	// Exclusively runs f as a transaction with the whole keyspace latched and commits it. It
+	// calls f again after a conflict with another process.
+	Exclusively func(f func(*keyspace.Tx)) error
 }
 
 // ErrDatabases: a key is in a database that the store does not have.
@@ -112,6 +124,11 @@ func Begin(ctx context.Context, eng engine.Engine, o Options) (*Import, error) {
 	i.limit = command.Limits{Limits: types.DefaultLimits, MaxBulk: 512 << 20}
 	i.table = command.NewTable(command.All()...)
 	i.batch.GroupBy(keyspace.RowGroup)
+	if o.Live != nil {
+		i.space = o.Live.Space
+		i.prepare()
+		return i, nil
+	}
 	have, err := i.unmark()
 	if err != nil {
 		return nil, err
@@ -119,18 +136,7 @@ func Begin(ctx context.Context, eng engine.Engine, o Options) (*Import, error) {
 	if i.space, err = keyspace.Open(eng, max(have, i.o.Databases)); err != nil {
 		return nil, err
 	}
-	i.numbers = make([]uint32, i.space.Databases())
-	i.tx = keyspace.Tx{
-		Space: i.space, FX: &i.fx, Numbers: i.numbers,
-		Writable: true, Latched: true, Worker: true, OneState: true, Unrefused: true,
-	}
-	if eng.Capabilities().CheapRangeDelete {
-		i.tx.Aside = i.aside
-	}
-	i.call = command.Ctx{
-		Tx: &i.tx, Reply: &i.reply, Limits: &i.limit, Usage: unused{}, NoBlock: true,
-		Receivers: func([]byte, bool) (int, bool) { return 0, false },
-	}
+	i.prepare()
 	if err := i.clear(); err != nil {
 		return nil, err
 	}
@@ -138,6 +144,22 @@ func Begin(ctx context.Context, eng engine.Engine, o Options) (*Import, error) {
 		err = i.change(func() { i.batch.Put(keyspace.CopyRow(), mark) })
 	}
 	return i, err
+}
+
+// prepare makes the transaction in which keys are written.
+func (i *Import) prepare() {
+	i.numbers = make([]uint32, i.space.Databases())
+	i.tx = keyspace.Tx{
+		Space: i.space, FX: &i.fx, Numbers: i.numbers, Undying: i.o.Live != nil,
+		Writable: true, Latched: true, Worker: true, OneState: true, Unrefused: true,
+	}
+	if i.eng.Capabilities().CheapRangeDelete {
+		i.tx.Aside = i.aside
+	}
+	i.call = command.Ctx{
+		Tx: &i.tx, Reply: &i.reply, Limits: &i.limit, Usage: unused{}, NoBlock: true,
+		Receivers: func([]byte, bool) (int, bool) { return 0, false },
+	}
 }
 
 // unmark removes the mark of an import that ended early, and returns the number of databases.
@@ -210,7 +232,17 @@ func (i *Import) begin() (err error) {
 		return err
 	}
 	i.tx.Rows = engine.Txn{View: i.view, Batch: &i.batch}
-	return nil
+	if i.o.Live == nil {
+		return nil
+	}
+	if err := i.eng.Full(); err != nil {
+		return err
+	}
+	if i.shared {
+		i.tx.Start()
+		i.tx.Loads(i.numbers)
+	}
+	return i.tx.Err()
 }
 
 // drop discards what is not committed.
@@ -300,11 +332,21 @@ func (i *Import) selectDB(db int) error {
 
 // renew gives a database an empty keyspace.
 func (i *Import) renew(db int) error {
+	if live := i.o.Live; live != nil {
+		if err := i.commit(); err != nil {
+			return err
+		}
+		return live.Exclusively(func(tx *keyspace.Tx) {
+			i.numbers[db] = tx.NewNumber()
+			i.space.Protect(i.numbers[db])
+		})
+	}
 	return i.change(func() { i.numbers[db] = i.tx.NewNumber() })
 }
 
-// Finish replaces the data of the store by what was imported.
-func (i *Import) Finish() error {
+// Finish replaces the data of the store by what was imported. The functions also, if any, are
+// a part of the commit that does so.
+func (i *Import) Finish(also ...func(*keyspace.Tx)) error {
 	sources := make([]string, 0, len(i.libraries))
 	for _, source := range i.libraries {
 		sources = append(sources, source)
@@ -321,17 +363,36 @@ func (i *Import) Finish() error {
 	if err != nil {
 		return err
 	}
-	err = i.change(func() {
-		i.tx.Numbers = nil
-		i.tx.Install(i.numbers)
+	install := func(tx *keyspace.Tx) {
+		tx.Install(i.numbers)
 		for _, l := range old {
 			if i.libraries[l.Name] == "" {
-				i.tx.DeleteLibrary(l.Name)
+				tx.DeleteLibrary(l.Name)
 			}
 		}
 		for name, source := range i.libraries {
-			i.tx.PutLibrary(name, source)
+			tx.PutLibrary(name, source)
 		}
+		for _, f := range also {
+			f(tx)
+		}
+	}
+	if live := i.o.Live; live != nil {
+		err := live.Exclusively(func(tx *keyspace.Tx) {
+			if i.shared {
+				tx.Loads(i.numbers)
+			}
+			install(tx)
+		})
+		if err == nil {
+			i.space.Unprotect()
+			return nil
+		}
+		return fmt.Errorf("make the data that of the store: %w", err)
+	}
+	err = i.change(func() {
+		i.tx.Numbers = nil
+		install(&i.tx)
 		if i.shared {
 			i.batch.Delete(keyspace.CopyRow())
 		}
@@ -342,10 +403,15 @@ func (i *Import) Finish() error {
 	return i.clear()
 }
 
-// Abandon clears what was imported so far. The store keeps the data that it had before.
+// Abandon clears what was imported so far, or leaves that to the background work of a server
+// that serves the store. The store keeps the data that it had before.
 func (i *Import) Abandon() error {
 	i.ctx = context.WithoutCancel(i.ctx)
 	i.drop()
+	if live := i.o.Live; live != nil {
+		i.space.Unprotect()
+		return live.Exclusively(func(tx *keyspace.Tx) { tx.FX.Garbage++ })
+	}
 	i.tx.Numbers = nil
 	err := i.clear()
 	if i.shared && err == nil {

@@ -11,7 +11,7 @@ import (
 )
 
 // Catalog is the metadata that the processes of a shared store agree about: the keyspace
-// numbers of the databases, and the libraries of functions. Every process has a copy, since
+// numbers of the databases, the libraries of functions, and the role. Every process has a copy, since
 // reads in each transaction would make its rows the hottest of all. Yet no transaction may
 // use numbers that another process has changed: what it wrote would be lost.
 //
@@ -62,6 +62,7 @@ type nextCatalog struct {
 	from      engine.Stamp
 	numbers   []uint32
 	libraries []LibraryChange
+	role      Role
 }
 
 // Lease is how long the catalog in use is valid.
@@ -175,6 +176,9 @@ func (c *Catalog) readNext(r engine.Reader) (*nextCatalog, error) {
 		}
 		next.numbers[db] = binary.BigEndian.Uint32(v)
 	}
+	if next.role, err = readRole(r); err != nil {
+		return nil, err
+	}
 	next.libraries, err = readLibraries(r)
 	return next, err
 }
@@ -221,7 +225,7 @@ func (c *Catalog) uses(n *nextCatalog) bool {
 			return false
 		}
 	}
-	return len(n.libraries) == len(c.libraries)
+	return len(n.libraries) == len(c.libraries) && n.role == c.space.Role()
 }
 
 // use makes a catalog the one in use. mu is held.
@@ -243,6 +247,7 @@ func (c *Catalog) use(n *nextCatalog) {
 		}
 	}
 	c.libraries = there
+	c.space.useRole(n.role)
 	if len(diff) > 0 && c.space.OnLibraries != nil {
 		c.space.OnLibraries(diff)
 	}

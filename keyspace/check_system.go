@@ -34,6 +34,12 @@ func (c *checker) system() bool {
 			}
 			return nil
 		}
+		if isMaster(row) {
+			if what := checkMaster(row, value); what != "" {
+				wrong(row, "%s", what)
+			}
+			return nil
+		}
 		size, word := 0, uint32(0)
 		if len(row) >= 2 && (row[1] == sysDatabase || row[1] == sysNextKS || row[1] == sysFormat) {
 			size = 4

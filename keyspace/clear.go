@@ -58,8 +58,13 @@ func (t *Tx) ClearDead(c *Clearing, limit int) (more bool) {
 func (t *Tx) firstDead() (ks uint32) {
 	lo := sysKey(sysDead)
 	it := t.IterRows(lo, successor(lo), false)
-	if it.Next() && len(it.Key()) == 6 {
-		ks = binary.BigEndian.Uint32(it.Key()[2:])
+	for ks == 0 && it.Next() {
+		if len(it.Key()) != 6 {
+			break
+		}
+		if n := binary.BigEndian.Uint32(it.Key()[2:]); !t.Space.protected(n) {
+			ks = n
+		}
 	}
 	t.CloseRows(it)
 	if ks != 0 && !t.Space.store.catalogSettled(t) {

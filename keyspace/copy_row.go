@@ -43,7 +43,7 @@ func Copied(row []byte) bool {
 		return true
 	}
 	switch row[1] {
-	case sysWatermark, sysCatalog, sysMember, sysSecret, sysCopy:
+	case sysWatermark, sysCatalog, sysMember, sysSecret, sysCopy, sysRole, sysPosition:
 		return false
 	}
 	return true

@@ -137,6 +137,8 @@ func (t *Teller) systemKey(row []byte) string {
 		return "catalog of a shared store"
 	case isFleet(row):
 		return fleetKey(row)
+	case isMaster(row):
+		return masterKey(row)
 	}
 	return "unknown system row " + inHex(row)
 }
@@ -146,6 +148,8 @@ func (t *Teller) Value(row, value []byte) string {
 	switch {
 	case isFleet(row):
 		return fleetValue(row, value)
+	case isMaster(row):
+		return masterValue(row, value)
 	case len(row) == 4 && row[0] == system && row[1] == sysDatabase && len(value) == 4:
 		return fmt.Sprintf("keyspace %d", binary.BigEndian.Uint32(value))
 	case len(row) == 2 && row[0] == system && len(value) == 4:

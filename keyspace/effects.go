@@ -65,6 +65,8 @@ type Effects struct {
 	dues     []due
 	// libraries that were changed: see library.go.
 	libraries []LibraryChange
+	// role, if not nil, is the role that the batch stores.
+	role *Role
 	// watermark, if not 0, is the id watermark that the batch stores.
 	watermark uint64
 	// catalog: the batch changes the catalog of a shared store, from a moment on.
@@ -114,18 +116,19 @@ type effectsMark struct {
 	touched, messages, libraries                                                 int
 	watermark                                                                    uint64
 	catalog                                                                      bool
+	role                                                                         *Role
 }
 
 func (e *Effects) mark() effectsMark {
 	return effectsMark{e.Changes, e.Expired, e.Dropped, e.Garbage, e.Hits, e.Misses, len(e.Events), len(e.Ready), len(e.moves), len(e.dues),
-		len(e.Touched), len(e.Messages), len(e.libraries), e.watermark, e.catalog}
+		len(e.Touched), len(e.Messages), len(e.libraries), e.watermark, e.catalog, e.role}
 }
 
 func (e *Effects) rollback(m effectsMark) {
 	e.Changes, e.Expired, e.Dropped, e.Garbage, e.Hits, e.Misses = m.changes, m.expired, m.dropped, m.garbage, m.hits, m.misses
 	e.Events, e.Ready, e.moves, e.dues = e.Events[:m.events], e.Ready[:m.ready], e.moves[:m.moves], e.dues[:m.dues]
 	e.Touched, e.Messages, e.libraries = e.Touched[:m.touched], e.Messages[:m.messages], e.libraries[:m.libraries]
-	e.watermark, e.catalog = m.watermark, m.catalog // the rows that store them were rolled back as well
+	e.watermark, e.catalog, e.role = m.watermark, m.catalog, m.role // the rows that store them were rolled back as well
 }
 
 // Told reports whether there is anything to tell the listener of the executor.

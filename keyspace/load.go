@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"redoubt/engine"
@@ -12,8 +13,56 @@ import (
 // Loading a data set. The data is written into keyspaces that no database has yet, so it is
 // invisible, and the databases keep what they have. At the end one commit gives the new
 // keyspaces to the databases (Install). Until then they are marked as dead, as after FLUSHALL:
-// if the process dies, background clearing deletes what it has written. During a load the
-// caller must ensure that the clearing of this process does not run.
+// if the process dies, background clearing deletes what it has written. A load into a store that
+// is served protects its numbers from the clearing of this process (Space.Protect); that of
+// another process of a shared store ends the load (Tx.Loads).
+
+// loading are the keyspace numbers of the load under way.
+type loading struct {
+	mu      sync.Mutex
+	numbers map[uint32]bool
+}
+
+// Protect keeps background clearing away from a keyspace number until Unprotect.
+func (s *Space) Protect(ks uint32) {
+	s.loading.mu.Lock()
+	defer s.loading.mu.Unlock()
+	if s.loading.numbers == nil {
+		s.loading.numbers = make(map[uint32]bool)
+	}
+	s.loading.numbers[ks] = true
+}
+
+// Unprotect ends the protection of all numbers.
+func (s *Space) Unprotect() {
+	s.loading.mu.Lock()
+	defer s.loading.mu.Unlock()
+	clear(s.loading.numbers)
+}
+
+func (s *Space) protected(ks uint32) bool {
+	s.loading.mu.Lock()
+	defer s.loading.mu.Unlock()
+	return s.loading.numbers[ks]
+}
+
+// ErrCleared: another process has cleared the keyspaces of a load.
+var ErrCleared = errors.New("another process has cleared what was loaded")
+
+// Loads fails unless numbers, but for zeros, are still marked as those of a load. The marks
+// are added to the read set of the commit.
+func (t *Tx) Loads(numbers []uint32) {
+	for _, ks := range numbers {
+		if ks == 0 || t.err != nil {
+			continue
+		}
+		row := appendSysKey32(nil, sysDead, ks)
+		t.Rows.Batch.Check(row)
+		if _, found := t.GetRow(row); !found {
+			t.Fail(ErrCleared)
+		}
+	}
+}
 
 // NewNumber allocates a keyspace number for a load. The whole keyspace must be latched.
 func (t *Tx) NewNumber() (ks uint32) {
@@ -36,12 +85,14 @@ func (t *Tx) allocate() (ks uint32) {
 }
 
 // Install gives each database the keyspace that NewNumber made for it; 0 stands for an empty
-// one. The old keyspaces are left to background clearing. The whole keyspace must be latched.
+// one. The old keyspaces are left to background clearing. The new data is at no place in the
+// stream of a master: SetPosition may say otherwise. The whole keyspace must be latched.
 func (t *Tx) Install(numbers []uint32) {
 	t.FX.Flushed = true
 	if !t.writable() || !t.Space.store.changesCatalog(t) {
 		return
 	}
+	t.SetPosition(nil)
 	for db := range t.Space.dbs {
 		old, ks := t.Space.dbs[db].Load(), uint32(0)
 		if db < len(numbers) {

@@ -28,6 +28,9 @@ func (l localStore) published(e *Effects) {
 	for _, m := range e.moves {
 		l.space.dbs[m.db].Store(m.ks)
 	}
+	if e.role != nil {
+		l.space.useRole(*e.role)
+	}
 	if len(e.libraries) > 0 && l.space.OnLibraries != nil {
 		l.space.OnLibraries(e.libraries)
 	}

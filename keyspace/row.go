@@ -46,6 +46,8 @@ const (
 	sysMember    = 0x0a // id:20 -> a process that uses a shared store
 	sysSecret    = 0x0b // -> the secret by which those processes authenticate
 	sysCopy      = 0x0c // -> mark of an unfinished copy or import into this store
+	sysRole      = 0x0d // -> of which master the store is a replica
+	sysPosition  = 0x0e // -> id:40 offset:8 database:4, up to where its stream is applied
 )
 
 // Type is the type of a key's value. The numbers are on disk.

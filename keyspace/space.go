@@ -36,6 +36,11 @@ type Space struct {
 	// OnLibraries, if set, is called with libraries that were changed, after the commit
 	// and while the whole keyspace is latched.
 	OnLibraries func([]LibraryChange)
+	// OnRole, if set, is called with a role that was changed, in the same way.
+	OnRole func(Role)
+	role   atomic.Pointer[Role]
+
+	loading loading
 
 	eng     engine.Engine
 	store   store
@@ -121,6 +126,11 @@ func (s *Space) load() error {
 		}
 		s.dbs[db].Store(ks)
 	}
+	role, err := readRole(view)
+	if err != nil {
+		return err
+	}
+	s.useRole(role)
 	if err := s.store.join(view, &batch); err != nil {
 		return err
 	}

@@ -38,6 +38,9 @@ type Tx struct {
 	// Numbers, if not nil, are the keyspace numbers of the databases, for an
 	// execution on an older state. See Space.Numbers.
 	Numbers []uint32
+	// Undying: a master decides when keys and fields die. One that is past its time is alive
+	// until the master's own command deletes it.
+	Undying bool
 
 	err   error
 	reads int
@@ -127,6 +130,14 @@ func (t *Tx) slotOf(key []byte) uint16 {
 		return uint16(k[0])<<8 | uint16(k[1])
 	}
 	return SlotOf(key)
+}
+
+// Past returns the time up to which keys and fields that expire are dead: Now, or 0 if Undying.
+func (t *Tx) Past() int64 {
+	if t.Undying {
+		return 0
+	}
+	return t.Now
 }
 
 // Err returns the first failure.
@@ -373,7 +384,7 @@ func (t *Tx) Find(key []byte) Meta {
 	if m.External() {
 		t.Space.store.opened(t, m)
 	}
-	if m.dead(t.Now) {
+	if m.dead(t.Past()) {
 		if t.Writable {
 			t.expire(key, m)
 		}

@@ -39,7 +39,7 @@ func administrative(list []*admin.Command) []*local {
 // adminCommands are the commands that see neither session nor server.
 func (srv *Server) adminCommands() []*admin.Command {
 	return slices.Concat(admin.Commands(adminView{srv}), srv.debug.Commands(), srv.migrations.Commands(), srv.save.Commands(), srv.info.Commands(), srv.access.Commands(),
-		srv.obs.Commands(), srv.pubsub.Commands(), srv.cluster.Commands())
+		srv.obs.Commands(), srv.role.Commands(), srv.pubsub.Commands(), srv.cluster.Commands())
 }
 
 // helpCommand is the HELP of a container.
@@ -103,7 +103,7 @@ func (v adminView) Stop()                             { v.srv.life.stopAsk.Do(fu
 func (v adminView) MaxBulk() int64                    { return v.srv.set.maxBulk.Load() }
 func (v adminView) Databases() int                    { return v.srv.databases }
 func (v adminView) SessionSize() uintptr              { return unsafe.Sizeof(session{}) }
-func (v adminView) NewReplicationID()                 { v.srv.info.NewReplicationID() }
+func (v adminView) NewReplicationID()                 { v.srv.role.Master.ChangeID() }
 func (v adminView) ApplyLimits()                      { v.srv.limitCommands() }
 func (v adminView) SetActiveExpire(on bool)           { v.srv.upkeep.SetActive(on) }
 func (v adminView) Changes() int64                    { return v.srv.exec.Stats.Changes.Load() }

@@ -119,6 +119,27 @@ func (s *session) abandon() {
 	}
 }
 
+var errInstanceChanged = command.Error("UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)")
+
+// becomes is called when the server has become a replica or a master. Clients that wait for a
+// key get an error when it becomes a replica, and are closed: what they wait for may never come.
+func (srv *Server) becomes(replica bool) {
+	srv.upkeep.Follow(replica)
+	if !replica {
+		return
+	}
+	srv.pool.run(func() {
+		for _, s := range srv.clients.list() {
+			s.mu.Lock()
+			w := s.blocked
+			s.mu.Unlock()
+			if w != nil && w.waiter.End(errInstanceChanged) {
+				s.car.post(func() { s.closing = true })
+			}
+		}
+	})
+}
+
 // unblock ends the waiting of another client, with an error or as if its timeout had
 // passed. It reports whether the client was waiting.
 func (srv *Server) unblock(id int64, byError bool) bool {

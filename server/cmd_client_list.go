@@ -15,8 +15,8 @@ import (
 // CLIENT LIST and CLIENT KILL look at other sessions. They run on a worker, and
 // hold the mu of one session at a time.
 
-// clientTypes are the types that a filter may name. There is no replication here, so a
-// client is normal, or pubsub while it has subscriptions.
+// clientTypes are the types that a filter may name. A client is normal, or pubsub while it has
+// subscriptions; the link with a master is not listed, but CLIENT KILL TYPE master ends it.
 var clientTypes = []string{"normal", "slave", "replica", "pubsub", "master"}
 
 func clientType(arg []byte) (string, error) {
@@ -155,6 +155,9 @@ func clientKill(c *localCall) error {
 		return err
 	}
 	killed := int64(0)
+	if f.typ != nil && *f.typ == "master" && c.srv.role.Drop() {
+		killed++
+	}
 	now := time.Now()
 	for _, s := range c.srv.clients.list() {
 		switch {

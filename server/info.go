@@ -28,6 +28,12 @@ func (v infoView) Scripts() script.Figures     { return v.srv.scripts.Figures() 
 func (v infoView) Working() budget.Figures     { return v.srv.budget.Work.Figures() }
 func (v infoView) Saves() checkpoint.Figures   { return v.srv.save.Figures() }
 
+func (v infoView) Replication(line func(name string, value any)) { v.srv.role.Figures(line) }
+
+func (v infoView) Transfer() (begun time.Time, done, total int64, ok bool) {
+	return v.srv.role.Transfer()
+}
+
 func (v infoView) Server() info.Server {
 	srv := v.srv
 	s := info.Server{

@@ -12,6 +12,7 @@ import (
 	"redoubt/executor"
 	"redoubt/executor/background"
 	"redoubt/keyspace"
+	"redoubt/server/replication"
 )
 
 // Loading: a store that is slow to open is opened while the server already serves. Until
@@ -119,8 +120,7 @@ func (srv *Server) openStore(ctx, background context.Context) error {
 	if srv.boundedByMemory {
 		srv.limitClients() // so far descriptors were reserved for a store on disk
 	}
-	srv.serveStore(background)
-	return nil
+	return srv.serveStore(background)
 }
 
 // stopLoading cancels the opening of the store, and waits for its end until ctx ends.
@@ -194,7 +194,14 @@ func (srv *Server) attach(eng engine.Engine, space *keyspace.Space) {
 }
 
 // serveStore lets commands be run on the store, and begins its background work.
-func (srv *Server) serveStore(ctx context.Context) {
+func (srv *Server) serveStore(ctx context.Context) error {
+	err := srv.role.Open(replication.Store{
+		Executor: srv.exec, Leads: srv.member.Leads, Durable: srv.waitDurable,
+		Synced: func() bool { return srv.remote || !srv.boundedByMemory && srv.cfg.Enum("appendfsync") == "always" },
+	})
+	if err != nil {
+		return err
+	}
 	srv.eng.OnDurable(func() {
 		srv.notifyLoops()
 		srv.web.Durable()
@@ -212,6 +219,8 @@ func (srv *Server) serveStore(ctx context.Context) {
 	srv.web.Attach()
 	srv.life.background.Go(func() { srv.exec.FollowCatalog(ctx) })
 	srv.life.background.Go(func() { srv.upkeep.Run(ctx) })
+	srv.life.background.Go(func() { srv.role.Run(ctx) })
+	return nil
 }
 
 // inMemory reports whether the store is open and its engine keeps nothing on disk.

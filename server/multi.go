@@ -1,6 +1,7 @@
 package server
 
 import (
+	"slices"
 	"strings"
 	"time"
 	"unsafe"
@@ -70,6 +71,12 @@ func (m *multi) queuedFlags() command.Flags {
 		f |= scriptFlags(m.queue[i].Cmd, m.queue[i].Args)
 	}
 	return f
+}
+
+// needsFreshData reports whether a command was queued that a replica without its master may
+// refuse.
+func (m *multi) needsFreshData() bool {
+	return m != nil && slices.ContainsFunc(m.queue, func(q command.Queued) bool { return q.Cmd.Flags&command.Stale == 0 })
 }
 
 // isExec reports whether a command of the table, or nil, is EXEC.

@@ -35,6 +35,7 @@ import (
 	"redoubt/server/output"
 	"redoubt/server/peers"
 	"redoubt/server/pubsub"
+	"redoubt/server/replication"
 	"redoubt/server/tracking"
 	"redoubt/server/web"
 )
@@ -100,6 +101,7 @@ type Server struct {
 	metrics    *metrics.Server
 	save       checkpoint.Saver
 	migrations migrate.Migrator
+	role       replication.Role // in replication: a master, or a replica
 	debug      debug.Debugger
 	web        *web.Web           // durable channels over HTTP
 	webStats   *observe.LoopStats // of the commands that web runs
@@ -167,6 +169,11 @@ func New(o Options) (*Server, error) {
 		}
 		return srv.portOf(overTCP)
 	}}
+	srv.role.Init(replication.Options{
+		Config: o.Config, Log: o.Logger, Master: replication.NewMaster(func() int64 { return o.Config.Int("repl-backlog-size") }),
+		Port: srv.member.Port, TLS: srv.clientTLS, Libraries: func(sources []string) error { return srv.scripts.CheckLibraries(sources) },
+		Table: func() *command.Table { return srv.table }, Becomes: srv.becomes,
+	})
 	srv.save.Init(checkpoint.Options{Config: o.Config, Log: o.Logger, Started: srv.life.started, Workers: &srv.life.workers})
 	srv.migrations.Log = o.Logger
 	srv.initOutputs()
@@ -268,7 +275,9 @@ func (srv *Server) Start() error {
 	srv.life.background.Go(func() { srv.watchMemory(ctx) })
 	srv.life.background.Go(func() { srv.limited.Run(ctx) })
 	if srv.ready.Load() {
-		srv.serveStore(ctx)
+		if err := srv.serveStore(ctx); err != nil {
+			return err
+		}
 		close(srv.load.ended)
 		srv.lns.start(srv.accept)
 		return nil

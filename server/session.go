@@ -509,7 +509,12 @@ func (s *session) refuse(cmd *command.Command, args [][]byte) error {
 		return err
 	}
 	if s.subs != nil {
-		return s.refuseSubscribed(cmd)
+		if err := s.refuseSubscribed(cmd); err != nil {
+			return err
+		}
+	}
+	if (cmd.Flags&command.Stale == 0 || isExec(cmd) && s.multi.needsFreshData()) && s.srv.role.Stale() {
+		return command.ErrMasterDown
 	}
 	return nil
 }

@@ -60,7 +60,7 @@ func (srv *Server) watchSettings() error {
 	apply(srv.applyNotify, "notify-keyspace-events")
 	apply(func() { srv.tracking.Limit(c.Int("tracking-table-max-keys")) }, "tracking-table-max-keys")
 	apply(func() { srv.set.maxBulk.Store(c.Int("proto-max-bulk-len")) }, "proto-max-bulk-len")
-	apply(srv.limitCommands, "proto-max-bulk-len", "maxmemory-policy", "hash-max-listpack-entries", "hash-max-listpack-value",
+	apply(srv.limitCommands, "proto-max-bulk-len", "replica-read-only", "maxmemory-policy", "hash-max-listpack-entries", "hash-max-listpack-value",
 		"set-max-intset-entries", "set-max-listpack-entries", "set-max-listpack-value", "zset-max-listpack-entries",
 		"zset-max-listpack-value", "list-max-listpack-size", "hll-sparse-max-bytes", "stream-node-max-entries", "stream-node-max-bytes")
 	apply(func() { srv.obs.Slow.Set(c.Int("slowlog-log-slower-than"), int(c.Int("slowlog-max-len"))) },
@@ -103,8 +103,10 @@ func (srv *Server) limitCommands() {
 				HyperLogLog:       c.Int("hll-sparse-max-bytes"),
 				StreamNodeEntries: c.Int("stream-node-max-entries"), StreamNodeBytes: c.Int("stream-node-max-bytes"),
 			},
-			MaxBulk: c.Int("proto-max-bulk-len"),
-			LFU:     strings.Contains(c.Enum("maxmemory-policy"), "lfu"),
+			MaxBulk:         c.Int("proto-max-bulk-len"),
+			ReadOnlyReplica: c.Bool("replica-read-only"),
+
+			LFU: strings.Contains(c.Enum("maxmemory-policy"), "lfu"),
 
 			SkipChecksum: srv.debug.SkipChecksum.Load(),
 			Channels:     srv.set.channelRules,
@@ -126,8 +128,11 @@ func (srv *Server) outOfMemory() bool {
 // When the disk is full, commands that may need memory (denyoom) are refused, since the same
 // commands may need space. The others delete or change little, and can free space.
 func (srv *Server) writable(flags command.Flags) error {
-	if flags&command.Write != 0 && srv.set.wantsReplicas.Load() {
+	if flags&command.Write != 0 && srv.set.wantsReplicas.Load() && !srv.role.Replica() {
 		return command.ErrNoReplicas
+	}
+	if err := srv.role.Refuse(flags); err != nil {
+		return err
 	}
 	if flags&command.DenyOOM != 0 && srv.ready.Load() {
 		return srv.eng.Full()

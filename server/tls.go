@@ -78,8 +78,20 @@ func (srv *Server) updateTLS() error {
 }
 
 func (srv *Server) configureTLS() error {
+	made, err := secure.Server(srv.tlsSettings())
+	if err != nil {
+		return err
+	}
+	srv.tls.config.Store(made)
+	return nil
+}
+
+// clientTLS makes the configuration of connections with a master.
+func (srv *Server) clientTLS() (*tls.Config, error) { return secure.Client(srv.tlsSettings()) }
+
+func (srv *Server) tlsSettings() secure.Settings {
 	c := srv.cfg
-	made, err := secure.Server(secure.Settings{
+	return secure.Settings{
 		CertFile: c.Str("tls-cert-file"), KeyFile: c.Str("tls-key-file"), KeyFilePass: c.Str("tls-key-file-pass"),
 		ClientCertFile: c.Str("tls-client-cert-file"), ClientKeyFile: c.Str("tls-client-key-file"),
 		ClientKeyFilePass: c.Str("tls-client-key-file-pass"),
@@ -87,12 +99,7 @@ func (srv *Server) configureTLS() error {
 		AuthClients: c.Enum("tls-auth-clients"), Protocols: c.Str("tls-protocols"), Ciphers: c.Str("tls-ciphers"),
 		CipherSuites: c.Str("tls-ciphersuites"), DHParamsFile: c.Str("tls-dh-params-file"),
 		SessionCaching: c.Bool("tls-session-caching"), NeedCA: c.Bool("tls-replication") || c.Bool("tls-cluster"),
-	})
-	if err != nil {
-		return err
 	}
-	srv.tls.config.Store(made)
-	return nil
 }
 
 // greet lets a connection of tls-port shake hands and makes a session of it.

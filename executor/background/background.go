@@ -72,6 +72,7 @@ type Worker struct {
 
 	off  atomic.Bool   // see SetActive
 	hold atomic.Bool   // see Hold
+	led  atomic.Bool   // see Follow
 	soon chan struct{} // a sweep is wanted now
 	// turn is held by a step of the sweep or of the clearing: both remove keys of flushed
 	// databases, and the clearing takes no latches.
@@ -145,11 +146,14 @@ func (w *Worker) Hold(on bool) {
 	}
 }
 
+// Follow stops the sweep while the store is a replica: a master decides when keys die.
+func (w *Worker) Follow(on bool) { w.led.Store(on) }
+
 // SetActive turns the sweep of expired keys off and on.
 func (w *Worker) SetActive(on bool) { w.off.Store(!on) }
 
 // rests reports whether this process must not expire keys at present.
-func (w *Worker) rests() bool { return w.off.Load() || w.hold.Load() || !w.regime.leads() }
+func (w *Worker) rests() bool { return w.off.Load() || w.hold.Load() || w.led.Load() || !w.regime.leads() }
 
 // Run does the work until ctx ends.
 func (w *Worker) Run(ctx context.Context) {
@@ -194,7 +198,7 @@ func (w *Worker) Sweep(ctx context.Context) error {
 
 // sweepOnce is Sweep. wait is the retry delay if it failed.
 func (w *Worker) sweepOnce(ctx context.Context) (wait time.Duration, err error) {
-	if w.hold.Load() {
+	if w.hold.Load() || w.led.Load() {
 		return 0, nil
 	}
 	end, ok := w.regime.beginSweep()

@@ -8,7 +8,6 @@ import (
 
 	"redoubt/command"
 	"redoubt/config"
-	"redoubt/number"
 	"redoubt/script"
 )
 
@@ -49,26 +48,6 @@ func serverCommands(s Server) []*Command {
 			Summary: "Tells the server's time: Unix seconds, and microseconds.",
 		}, Run: func(c *Call) error { return serverTime(s, c) }},
 		{Command: &command.Command{
-			Name: "role", Group: command.Server, Since: "2.8.12", Arity: 1,
-			Flags:      command.NoScript | command.Loading | command.Stale | command.Fast,
-			Categories: command.CatAdmin | command.CatDangerous,
-			Summary:    "Tells the server's part in replication.",
-		}, Run: func(c *Call) error {
-			c.Reply.Array(3)
-			c.Reply.BulkString("master")
-			c.Reply.Int(0)
-			c.Reply.Array(0)
-			return nil
-		}},
-		{Command: &command.Command{
-			Name: "replicaof", Group: command.Server, Since: "5.0.0", Arity: 3, Flags: replicaFlags,
-			Syntax: replicaSyntax, Summary: "Makes the server a replica of another one, which is not possible, or a master, which it is.",
-		}, Run: replicaOf},
-		{Command: &command.Command{
-			Name: "slaveof", Group: command.Server, Since: "1.0.0", Arity: 3, Flags: replicaFlags,
-			Syntax: replicaSyntax, Summary: "Is the old name of REPLICAOF.", Deprecated: "5.0.0", ReplacedBy: "`REPLICAOF`",
-		}, Run: replicaOf},
-		{Command: &command.Command{
 			Name: "shutdown", Group: command.Server, Since: "1.0.0", Arity: -1,
 			Flags:   command.Admin | command.NoScript | command.Loading | command.Stale | command.NoMulti | command.AllowBusy,
 			Syntax:  "[save-selector=<NOSAVE|SAVE>] [NOW]@7.0.0 [FORCE]@7.0.0 [ABORT]@7.0.0",
@@ -94,27 +73,12 @@ func serverCommands(s Server) []*Command {
 	}
 }
 
-const (
-	replicaFlags  = command.Admin | command.NoScript | command.Stale | command.NoAsyncLoading
-	replicaSyntax = "args=<host-port=(host port:integer)|no-one=(NO ONE)>"
-)
-
 func serverTime(s Server, c *Call) error {
 	now := s.Now().UnixMicro()
 	c.Reply.Array(2)
 	c.Reply.BulkInt(now / 1e6)
 	c.Reply.BulkInt(now % 1e6)
 	return nil
-}
-
-func replicaOf(c *Call) error {
-	if IsWord(c.Args[1], "no") && IsWord(c.Args[2], "one") {
-		return c.OK()
-	}
-	if port, ok := number.ParseInt(c.Args[2]); !ok || port < 0 || port > 65535 {
-		return command.Error("ERR Invalid master port")
-	}
-	return command.Error("ERR Redoubt cannot be a replica of a Redis server")
 }
 
 // shutdown implements SHUTDOWN: it asks the program to end the server. The client gets no

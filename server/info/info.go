@@ -23,7 +23,6 @@ import (
 type Reporter struct {
 	Source
 	runID       string
-	replID      atomic.Pointer[string]
 	startMemory int64
 	peakMemory  atomic.Int64
 }
@@ -31,14 +30,7 @@ type Reporter struct {
 // Init sets the source, and notes how much memory is in use at the start.
 func (r *Reporter) Init(from Source) {
 	r.Source, r.runID = from, randomID()
-	r.NewReplicationID()
 	r.startMemory = r.Memory().Used
-}
-
-// NewReplicationID generates another replication id.
-func (r *Reporter) NewReplicationID() {
-	id := randomID()
-	r.replID.Store(&id)
 }
 
 // randomID returns a random id of 40 hexadecimal digits.

@@ -120,7 +120,9 @@ func writePersistence(t *text) {
 	}
 	progress, loading := t.r.Loading()
 	t.num("loading", admin.BoolInt(loading))
-	t.zeros("async_loading", "current_cow_peak", "current_cow_size", "current_cow_size_age")
+	begun, done, total, transfer := t.r.Transfer()
+	t.num("async_loading", admin.BoolInt(transfer))
+	t.zeros("current_cow_peak", "current_cow_size", "current_cow_size_age")
 	t.nums("current_fork_perc", "0.00", "current_save_keys_processed", 0, "current_save_keys_total", 0,
 		"rdb_changes_since_last_save", t.store.Changes-s.Changes,
 		"rdb_bgsave_in_progress", admin.BoolInt(s.Running), "rdb_last_save_time", s.Last.Unix(),
@@ -134,16 +136,20 @@ func writePersistence(t *text) {
 		t.nums("aof_current_size", t.store.DiskBytes, "aof_base_size", t.store.DiskBytes, "aof_pending_rewrite", 0,
 			"aof_buffer_length", 0, "aof_pending_bio_fsync", t.store.PendingTicket, "aof_delayed_fsync", 0)
 	}
-	if loading {
+	switch {
+	case loading:
 		writeLoading(t, progress)
+	case transfer && total > 0:
+		seconds := time.Since(begun).Seconds()
+		writeLoading(t, Loading{
+			Start: begun, Done: done, Total: total, Percent: 100 * float64(done) / float64(total),
+			Seconds: int64(seconds * float64(total-done) / float64(max(1, done))),
+		})
 	}
 }
 
 func writeReplication(t *text) {
-	t.nums("role", "master", "connected_slaves", 0, "master_failover_state", "no-failover",
-		"master_replid", *t.r.replID.Load(), "master_replid2", strings.Repeat("0", 40), "master_repl_offset", 0,
-		"second_repl_offset", -1, "repl_backlog_active", 0, "repl_backlog_size", t.r.Config().Int("repl-backlog-size"),
-		"repl_backlog_first_byte_offset", 0, "repl_backlog_histlen", 0)
+	t.r.Replication(func(name string, value any) { t.nums(name, value) })
 }
 
 func writeCPU(t *text) {

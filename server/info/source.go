@@ -32,6 +32,11 @@ type Source interface {
 	Databases(visit func(db int, keys, volatile int64) bool) error
 	Features() Features
 	Channels() Channels
+	// Replication calls line with the lines of the section replication, in their order.
+	Replication(line func(name string, value any))
+	// Transfer returns the progress of a full synchronization with a master: bytes, of which
+	// total is -1 if it is not known. ok is false if there is none.
+	Transfer() (begun time.Time, done, total int64, ok bool)
 	// Peers returns the figures of other front ends; ok is false on a store of its own.
 	Peers() (p Peers, ok bool)
 	Scripts() script.Figures

@@ -151,12 +151,12 @@ const maxScratch = 2 * pack.MaxHashBytes
 func (h *Hash) Exists() bool { return h.old.Exists() }
 
 // lives reports whether a field with that time of death lives.
-func (h *Hash) lives(at int64) bool { return at == 0 || at > h.tx.Now }
+func (h *Hash) lives(at int64) bool { return at == 0 || at > h.tx.Past() }
 
 // stale reports whether there may be fields that are past their time.
 func (h *Hash) stale() bool {
 	next := h.form.next()
-	return next != 0 && next <= h.tx.Now
+	return next != 0 && next <= h.tx.Past()
 }
 
 // Len is the number of live fields. Dead fields that are not removed yet must be counted,
@@ -164,7 +164,7 @@ func (h *Hash) stale() bool {
 func (h *Hash) Len() int64 {
 	n := h.form.size()
 	if h.stale() {
-		n -= h.form.due(h.tx.Now)
+		n -= h.form.due(h.tx.Past())
 	}
 	return n
 }
@@ -323,7 +323,7 @@ func (h *Hash) Scan(cursor uint64, count int, visit func(field []byte, e Entry))
 // are valid during the call only, and visit must not write.
 func (h *Hash) Draw(count int64, rng *rand.Rand, visit func(field []byte, e Entry) bool) {
 	if h.Exists() {
-		h.form.draw(h.tx.Now, count, rng, visit)
+		h.form.draw(h.tx.Past(), count, rng, visit)
 	}
 }
 
@@ -332,7 +332,7 @@ func (h *Hash) Draw(count int64, rng *rand.Rand, visit func(field []byte, e Entr
 // not write.
 func (h *Hash) Sample(count int64, rng *rand.Rand, visit func(field []byte, e Entry)) {
 	if h.Exists() {
-		h.form.sample(h.tx.Now, min(count, h.form.size()), rng, visit)
+		h.form.sample(h.tx.Past(), min(count, h.form.size()), rng, visit)
 	}
 }
 
@@ -365,5 +365,5 @@ func (h *Hash) Save() (gone bool) {
 // unfolded are live: its dead ones were removed.)
 func (h *Hash) dead(m keyspace.Meta) bool {
 	end := m.FieldTimes().End
-	return end != 0 && end <= h.tx.Now
+	return end != 0 && end <= h.tx.Past()
 }
