@@ -14,8 +14,8 @@ import (
 	"redoubt/internal/race"
 )
 
-// A life is a journal under a random but repeatable load, and what is promised
-// of it: model for crashes, faults and plain use alike.
+// A life is a journal under a random but repeatable load, with the records that it must have: the
+// model of tests with crashes, with faults, and without either.
 type life struct {
 	t    testing.TB
 	fs   *hookFS
@@ -32,13 +32,20 @@ type life struct {
 var policies = []Policy{Always, EverySec, No}
 
 func newLife(t testing.TB, fs *hookFS, rng *rand.Rand) *life {
+	o, tick := randomOptions(fs, rng)
+	return &life{t: t, fs: fs, tick: tick, o: o}
+}
+
+// randomOptions returns options with a random size of segments and a random policy, and their
+// Tick.
+func randomOptions(fs *hookFS, rng *rand.Rand) (Options, chan time.Time) {
 	tick := make(chan time.Time)
 	size := []int64{200, 1000, 5000, 20_000}[rng.IntN(4)]
-	return &life{t: t, fs: fs, tick: tick, o: Options{
+	return Options{
 		FS: fs, Dir: dir, Tick: tick, LogID: 77,
 		SegmentBytes: size, fillStep: size/3 + 1,
 		Policy: policies[rng.IntN(3)],
-	}}
+	}, tick
 }
 
 // open opens the journal and compares what it replays with the history.
@@ -111,11 +118,18 @@ func (l *life) step(rng *rand.Rand) (err error) {
 
 var errStopped = errors.New("the machine has stopped")
 
-// crashAt has the file system stop before its nth change, and returns where
-// the copy will be that a crash at this moment leaves.
-func (l *life) crashAt(n int, mem *vfs.MemFS, rng *rand.Rand) *crash {
+// crash is a moment at which the machine stops.
+type crash struct {
+	mu sync.Mutex
+	fs *vfs.MemFS // what the crash leaves; nil before it
+	at op
+}
+
+// crashAt makes a file system stop before its nth change. At that moment crashAt calls note;
+// killed says that everything which was written survives, as after kill -9.
+func crashAt(fs *hookFS, n int, mem *vfs.MemFS, rng *rand.Rand, note func(killed bool)) *crash {
 	c := &crash{}
-	l.fs.set(func(o op) error {
+	fs.set(func(o op) error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if c.fs != nil {
@@ -128,45 +142,35 @@ func (l *life) crashAt(n int, mem *vfs.MemFS, rng *rand.Rand) *crash {
 			return nil
 		}
 		percent := []int{0, 20, 50, 80, 100}[rng.IntN(5)]
-		c.promised, c.from, c.at = l.synced.Load(), l.from.Load(), o
-		if percent == 100 { // as kill -9 does
-			c.promised = l.written.Load()
-		}
+		c.at = o
+		note(percent == 100)
 		c.fs = mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rng})
 		return errStopped
 	})
 	return c
 }
 
-type crash struct {
-	mu             sync.Mutex
-	fs             *vfs.MemFS
-	at             op
-	promised, from uint64
-}
-
-// live runs steps until they are done, or the file system stops. It says
-// whether it has stopped.
-func (l *life) live(rng *rand.Rand, c *crash, steps int) bool {
-	err := l.open(max(l.synced.Load(), l.from.Load()))
-	for i := 0; i < steps && err == nil; i++ {
-		err = l.step(rng)
-	}
-	if l.j != nil {
-		err = errors.Join(err, l.j.Close())
-	}
+// came reports whether the crash came. Without it err, of what was run, must be nil.
+func (c *crash) came(t testing.TB, err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.fs == nil && err != nil {
-		l.t.Fatalf("without a crash: %v", err)
+		t.Fatalf("without a crash: %v", err)
 	}
 	return c.fs != nil
 }
 
-// TestCrashSweep stops the machine before every change of the file system in
-// turn, opens what is left, and does so again with that.
-func TestCrashSweep(t *testing.T) {
-	t.Parallel()
+// promised is what must survive a crash: up to written if nothing that was written is lost.
+func promised(killed bool, synced, written *atomic.Uint64) uint64 {
+	if killed {
+		return written.Load()
+	}
+	return synced.Load()
+}
+
+// crashSweep calls once, for random seeds, with a crash at one change of the file system after
+// the other, until once reports that it did not come that far.
+func crashSweep(t *testing.T, once func(t *testing.T, seed uint64, n int) bool) {
 	top := newRand(t)
 	scripts := 16
 	if race.Enabled || testing.Short() {
@@ -178,7 +182,7 @@ func TestCrashSweep(t *testing.T) {
 			seed := top.Uint64()
 			t.Run(fmt.Sprint(seed), func(t *testing.T) {
 				t.Parallel()
-				for n := 1; sweepOnce(t, seed, n); n++ {
+				for n := 1; once(t, seed, n); n++ {
 					points.Add(1)
 				}
 			})
@@ -187,17 +191,39 @@ func TestCrashSweep(t *testing.T) {
 	t.Logf("%d points", points.Load())
 }
 
-// sweepOnce runs the script of a seed with a crash at the nth change, and says
-// whether it came that far.
+// live runs steps until they are done, or the file system stops. It reports whether it has
+// stopped.
+func (l *life) live(rng *rand.Rand, c *crash, steps int) bool {
+	err := l.open(max(l.synced.Load(), l.from.Load()))
+	for i := 0; i < steps && err == nil; i++ {
+		err = l.step(rng)
+	}
+	if l.j != nil {
+		err = errors.Join(err, l.j.Close())
+	}
+	return c.came(l.t, err)
+}
+
+// TestCrashSweep stops the machine before every change of the file system in
+// turn, opens what is left, and does so again with that.
+func TestCrashSweep(t *testing.T) {
+	t.Parallel()
+	crashSweep(t, sweepOnce)
+}
+
+// sweepOnce runs the script of a seed with a crash at the nth change, and reports whether it came
+// that far.
 func sweepOnce(t *testing.T, seed uint64, n int) bool {
 	mem, fs := newFS(t)
 	script := rand.New(rand.NewPCG(seed, 0))
 	chance := rand.New(rand.NewPCG(seed, uint64(n)))
 	l := newLife(t, fs, script)
 	for generation := range 3 {
-		c := l.crashAt(n, mem, chance)
-		stopped := l.live(script, c, 40)
-		if !stopped {
+		var survives, from uint64
+		c := crashAt(l.fs, n, mem, chance, func(killed bool) {
+			survives, from = promised(killed, &l.synced, &l.written), l.from.Load()
+		})
+		if !l.live(script, c, 40) {
 			return generation > 0
 		}
 		if testing.Verbose() && t.Failed() {
@@ -207,8 +233,8 @@ func sweepOnce(t *testing.T, seed uint64, n int) bool {
 		mem, fs = c.fs, &hookFS{FS: pebbleFS{c.fs}}
 		next := newLife(t, fs, chance)
 		next.history = l.history
-		next.from.Store(c.from)
-		next.synced.Store(c.promised)
+		next.from.Store(from)
+		next.synced.Store(survives)
 		l, n = next, 1+chance.IntN(60)
 	}
 	l.fs.set(nil)

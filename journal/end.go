@@ -10,15 +10,15 @@ import (
 	"sync/atomic"
 )
 
-// The end file tells how far the log had got: a log whose newest segments were
-// removed, cut or replaced by older ones is else as valid as one that never had
-// more. It stands beside the log's directory, so that it outlives the loss of
-// that. FORMAT.md has its bytes, docs/adr/0021-journal-end.md the reasons.
+// The end file tells how far the log had got. Without it a log whose newest segments were
+// removed, cut or replaced by older ones would be as valid as a log that never had more
+// records. The end file is beside the log's directory, so that it survives the loss of the
+// directory. FORMAT.md has its bytes, docs/adr/0021-journal-end.md the reasons.
 //
-// The end file only ever claims what an fsync of the log has made durable. It
-// is therefore right whichever of its writes a crash keeps, and needs no fsync
-// of its own before anything else: it is written after each fsync of the log,
-// before that is told to anybody, and fsynced about once a second.
+// The end file claims only what an fsync of the log has made durable. So it is right
+// whichever of its writes a crash keeps, and nothing has to wait for an fsync of the end
+// file: it is written after each fsync of the log, before any caller learns of that fsync,
+// and fsynced about once a second.
 
 const (
 	endMagic   = "RDBTJEND"
@@ -27,7 +27,7 @@ const (
 	endSlot    = 512 // one sector for each of the two claims
 )
 
-// EndSuffix is what the name of the end file has behind that of the directory.
+// EndSuffix is appended to the name of the log's directory for the name of the end file.
 const EndSuffix = ".end"
 
 // end is a claim: every record up to synced is durable, and the log reached
@@ -68,9 +68,9 @@ func parseEnd(b []byte) (e end, ok bool, err error) {
 
 func endPath(dir string) string { return filepath.Clean(dir) + EndSuffix }
 
-// readEnd reads the end file of the log in dir. exists is false if there is
-// none: nothing is claimed then. older is the slot that the next claim goes to.
-// An error wraps ErrCorrupt if the file has no valid claim.
+// readEnd reads the end file of the log in dir. exists is false if there is no such file:
+// then nothing is claimed. older is the slot for the next claim. An error wraps ErrCorrupt
+// if the file has no valid claim.
 func readEnd(fs FS, dir string) (e end, older int, exists bool, err error) {
 	path := endPath(dir)
 	f, err := fs.Open(path)
@@ -81,27 +81,16 @@ func readEnd(fs FS, dir string) (e end, older int, exists bool, err error) {
 		return e, 0, true, fmt.Errorf("journal: opening %s: %w", path, err)
 	}
 	defer f.Close()
-	size, err := f.Size()
-	if err != nil {
-		return e, 0, true, fmt.Errorf("journal: size of %s: %w", path, err)
-	}
 	valid := false
-	var b [endSize]byte
-	for slot := range 2 {
-		off := int64(slot) * endSlot
-		if off+endSize > size {
-			break
-		}
-		if n, err := f.ReadAt(b[:], off); n < len(b) {
-			return e, 0, true, fmt.Errorf("journal: reading %s: %w", path, err)
-		}
-		c, ok, err := parseEnd(b[:])
-		if err != nil {
-			return e, 0, true, fmt.Errorf("journal: %s: %w", path, err)
-		}
+	err = ReadSlots(f, endSize, endSlot, func(slot int, b []byte) error {
+		c, ok, err := parseEnd(b)
 		if ok && (!valid || c.synced >= e.synced) {
 			e, older, valid = c, 1-slot, true
 		}
+		return err
+	})
+	if err != nil {
+		return e, 0, true, fmt.Errorf("journal: reading %s: %w", path, err)
 	}
 	if !valid {
 		return e, 0, true, fmt.Errorf("%w: %s, offset 0: no valid claim: the file is damaged", ErrCorrupt, path)
@@ -109,33 +98,20 @@ func readEnd(fs FS, dir string) (e end, older int, exists bool, err error) {
 	return e, older, true, nil
 }
 
-// writeEnd makes the end file anew, durably, whole or not at all.
+// writeEnd replaces the end file, atomically and durably.
 func writeEnd(fs FS, dir string, e end) error {
 	path := endPath(dir)
-	f, err := fs.Create(path + ".tmp")
-	if err == nil {
-		var b [2 * endSlot]byte
-		e.put(b[:])
-		e.put(b[endSlot:])
-		if _, err = f.WriteAt(b[:], 0); err == nil {
-			err = f.Sync()
-		}
-		err = errors.Join(err, f.Close())
-	}
-	if err == nil {
-		err = fs.Rename(path+".tmp", path)
-	}
-	if err == nil {
-		err = fs.SyncDir(filepath.Dir(path))
-	}
-	if err != nil {
+	var b [2 * endSlot]byte
+	e.put(b[:])
+	e.put(b[endSlot:])
+	if err := ReplaceFile(fs, path, b[:]); err != nil {
 		return fmt.Errorf("journal: making %s: %w", path, err)
 	}
 	return nil
 }
 
-// endFile is the end file of a log that is open. One goroutine calls claim at a
-// time; flush may run beside it.
+// endFile is the end file of an open log. One goroutine at a time calls claim; flush may be
+// called concurrently.
 type endFile struct {
 	path  string
 	file  File
@@ -144,8 +120,7 @@ type endFile struct {
 	buf   [endSize]byte
 }
 
-// openEnd opens the end file of a log that was read, or makes it, and has it
-// claim e.
+// openEnd opens or makes the end file of a log that was read, and writes the claim e.
 func openEnd(c *cursor, e end) (*endFile, error) {
 	if !c.ends {
 		if err := writeEnd(c.fs, c.dir, e); err != nil {

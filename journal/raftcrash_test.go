@@ -11,10 +11,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/cockroachdb/pebble/v2/vfs"
-
-	"redoubt/internal/race"
 )
 
 // A raftLife is a Raft log under a random but repeatable load with crashes.
@@ -32,11 +28,8 @@ type raftLife struct {
 }
 
 func newRaftLife(t testing.TB, fs *hookFS, rng *rand.Rand, s *raftScript) *raftLife {
-	tick := make(chan time.Time)
-	size := []int64{200, 1000, 5000, 20_000}[rng.IntN(4)]
-	l := &raftLife{raftScript: s, t: t, fs: fs, tick: tick, o: Options{
-		FS: fs, Dir: dir, Tick: tick, LogID: 77, SegmentBytes: size, fillStep: size/3 + 1, Policy: policies[rng.IntN(3)],
-	}}
+	o, tick := randomOptions(fs, rng)
+	l := &raftLife{raftScript: s, t: t, fs: fs, tick: tick, o: o}
 	l.applied.Store(&Applied{})
 	return l
 }
@@ -108,32 +101,7 @@ func (l *raftLife) round() error {
 	return l.r.Remove(l.have.Position, l.rng.Uint64N(known+1))
 }
 
-// crashAt is life.crashAt for a Raft log.
-func (l *raftLife) crashAt(n int, mem *vfs.MemFS, rng *rand.Rand) (*crash, *Applied) {
-	c, have := &crash{}, new(Applied)
-	l.fs.set(func(o op) error {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.fs != nil {
-			return errStopped
-		}
-		if !o.changes() {
-			return nil
-		}
-		if n--; n > 0 {
-			return nil
-		}
-		percent := []int{0, 20, 50, 80, 100}[rng.IntN(5)]
-		c.promised, *have, c.at = l.synced.Load(), *l.applied.Load(), o
-		if percent == 100 { // as kill -9 does
-			c.promised = l.written.Load()
-		}
-		c.fs = mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rng})
-		return errStopped
-	})
-	return c, have
-}
-
+// live is life.live for a Raft log.
 func (l *raftLife) live(c *crash, steps int) bool {
 	err := l.open(l.synced.Load())
 	for i := 0; i < steps && err == nil; i++ {
@@ -142,12 +110,7 @@ func (l *raftLife) live(c *crash, steps int) bool {
 	if l.r.RaftLog != nil {
 		err = errors.Join(err, l.r.Close())
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.fs == nil && err != nil {
-		l.t.Fatalf("without a crash: %v", err)
-	}
-	return c.fs != nil
+	return c.came(l.t, err)
 }
 
 // TestRaftCrashSweep stops the machine before every change of the file system in
@@ -156,41 +119,29 @@ func (l *raftLife) live(c *crash, steps int) bool {
 // were not are there.
 func TestRaftCrashSweep(t *testing.T) {
 	t.Parallel()
-	top := newRand(t)
-	scripts := 16
-	if race.Enabled || testing.Short() {
-		scripts = 3
-	}
-	var points atomic.Int64
-	t.Run("scripts", func(t *testing.T) {
-		for range scripts {
-			seed := top.Uint64()
-			t.Run(fmt.Sprint(seed), func(t *testing.T) {
-				t.Parallel()
-				for n := 1; raftSweepOnce(t, seed, n); n++ {
-					points.Add(1)
-				}
-			})
-		}
-	})
-	t.Logf("%d points", points.Load())
+	crashSweep(t, raftSweepOnce)
 }
 
+// raftSweepOnce is sweepOnce for a Raft log.
 func raftSweepOnce(t *testing.T, seed uint64, n int) bool {
 	mem, fs := newFS(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	chance := rand.New(rand.NewPCG(seed, uint64(n)))
 	l := newRaftLife(t, fs, rng, newScript(rng))
 	for generation := range 3 {
-		c, have := l.crashAt(n, mem, chance)
+		var survives uint64
+		var have Applied
+		c := crashAt(l.fs, n, mem, chance, func(killed bool) {
+			survives, have = promised(killed, &l.synced, &l.written), *l.applied.Load()
+		})
 		if !l.live(c, 40) {
 			return generation > 0
 		}
 		mem, fs = c.fs, &hookFS{FS: pebbleFS{c.fs}}
 		next := newRaftLife(t, fs, chance, l.raftScript)
-		next.have = *have
-		next.applied.Store(have)
-		next.synced.Store(c.promised)
+		next.have = have
+		next.applied.Store(&have)
+		next.synced.Store(survives)
 		l, n = next, 1+chance.IntN(60)
 	}
 	l.fs.set(nil)

@@ -1,6 +1,6 @@
-// Package state keeps what a replica must not forget and what is not in its
-// journal: who it is, its term, its vote. It is a file of its own, so that votes cost
-// the journal no fsync, and a copy of the store carries no vote.
+// Package state stores what a replica must not forget and its journal does not have: its
+// identity, its term and its vote. They have a file of their own, so that votes need no fsync of
+// the journal, and a copy of the store has no vote.
 //
 // FORMAT.md has the bytes. Promises:
 //  1. When Set has returned nil, the state is on disk twice, and any one damaged or
@@ -13,7 +13,6 @@ package state
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 
 	"redoubt/journal"
 )
@@ -33,7 +32,7 @@ var (
 // ID names a cluster, a node or a boot of a machine, at random.
 type ID [16]byte
 
-// State is what the file says.
+// State is the contents of the file.
 type State struct {
 	Cluster, Node ID
 	RaftID        uint64 // who this node is in Raft; not 0
@@ -43,9 +42,9 @@ type State struct {
 	Clean         bool // the node ended with everything fsynced
 }
 
-// Remembers says whether a node that was started again may go on as who it was,
-// though its policy does not fsync before it acknowledges: nothing that it has
-// acknowledged can have been lost. boot is the ID of this boot of the machine.
+// Remembers reports whether a node that was started again may keep its identity although its
+// policy does not fsync before it acknowledges: it cannot have lost what it has acknowledged. boot
+// is the ID of this boot of the machine.
 func (s State) Remembers(boot ID) bool { return s.Clean || boot == s.Boot && boot != ID{} }
 
 // File is the open file. It is not safe for concurrent use.
@@ -65,23 +64,10 @@ func Create(fs journal.FS, path string, s State) (*File, error) {
 	if err := s.check(); err != nil {
 		return nil, err
 	}
-	f, err := fs.Create(path + ".tmp")
-	if err == nil {
-		var b [fileSize]byte
-		s.put(b[:], 1)
-		s.put(b[slotApart:], 1)
-		if _, err = f.WriteAt(b[:], 0); err == nil {
-			err = f.Sync()
-		}
-		err = errors.Join(err, f.Close())
-	}
-	if err == nil {
-		err = fs.Rename(path+".tmp", path)
-	}
-	if err == nil {
-		err = fs.SyncDir(filepath.Dir(path))
-	}
-	if err != nil {
+	var b [fileSize]byte
+	s.put(b[:], 1)
+	s.put(b[slotApart:], 1)
+	if err := journal.ReplaceFile(fs, path, b[:]); err != nil {
 		return nil, fmt.Errorf("%w: making %s: %w", ErrFailed, path, err)
 	}
 	return Open(fs, path)
@@ -97,7 +83,7 @@ func Open(fs journal.FS, path string) (*File, error) {
 	if err := f.read(); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	// What was read may not be on disk yet, and must be before anybody acts by it.
+	// The state may have been read from the page cache, and must be on disk before it is used.
 	if err := f.write(f.state); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
@@ -105,29 +91,18 @@ func Open(fs journal.FS, path string) (*File, error) {
 }
 
 func (f *File) read() error {
-	size, err := f.file.Size()
-	if err != nil {
-		return fmt.Errorf("size of %s: %w", f.path, err)
-	}
 	valid := 0
-	var b [slotSize]byte
-	for slot := range 2 {
-		off := int64(slot) * slotApart
-		if off+slotSize > size {
-			break
-		}
-		if n, err := f.file.ReadAt(b[:], off); n < len(b) {
-			return fmt.Errorf("reading %s: %w", f.path, err)
-		}
-		s, serial, ok, err := parse(b[:])
-		if err != nil {
-			return fmt.Errorf("%s: %w", f.path, err)
-		}
+	err := journal.ReadSlots(f.file, slotSize, slotApart, func(slot int, b []byte) error {
+		s, serial, ok, err := parse(b)
 		if ok && s.check() == nil {
 			if valid++; valid == 1 || serial > f.serial {
 				f.state, f.serial, f.slot = s, serial, 1-slot
 			}
 		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", f.path, err)
 	}
 	f.Repaired = valid == 1
 	if valid == 0 {
