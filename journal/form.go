@@ -5,17 +5,17 @@ type form interface {
 	headerSize() int64
 	// putHeader writes the header of a segment that begins now.
 	putHeader(b []byte, log uint32, index, first uint64)
-	// claims says whether a mark has something to say besides what is synced.
+	// claims reports whether a mark would claim more than what is synced.
 	claims() bool
 	// mark writes the payload of a mark and returns the mark's kind and the
 	// payload's length. The form counts it as written.
 	mark(payload []byte) (kind Kind, length int)
-	// keepsOld says whether segments that the owner does not need are of use.
+	// keepsOld reports whether segments stay that the owner does not need.
 	keepsOld() bool
 }
 
-// putHeader writes the header of s, which the log goes on in. mu is held, or
-// nobody else has the journal yet.
+// putHeader writes the header of s, the next segment of the log. mu is held, or nobody else
+// has the journal yet.
 func (j *Journal) putHeader(s *segment) error {
 	b := j.head[:j.form.headerSize()]
 	j.form.putHeader(b, j.log, s.index, s.first)

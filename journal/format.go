@@ -20,7 +20,7 @@ const (
 	align       = 8  // where records may begin
 )
 
-// HeadRoom is how many bytes a caller of Append leaves free at the front of the
+// HeadRoom is the number of bytes that a caller of Append leaves free at the front of the
 // record, for the record's header.
 const HeadRoom = 32
 
@@ -40,11 +40,11 @@ const (
 	RaftMark  Kind = 5 // says up to where the log was synced, and was committed
 )
 
-// numbered says whether a record has a sequence number of its own.
+// numbered reports whether a record of the kind has a sequence number of its own.
 func (k Kind) numbered() bool { return k != Mark && k != RaftMark }
 
-// room is the size of a record's header. The checksum of a record is that of
-// what comes behind, followed by the header from byte 4 on.
+// room is the size of a record's header. The checksum of a record covers the bytes behind
+// its header, and then the header from byte 4 on.
 func (k Kind) room() int {
 	if k == RaftEntry {
 		return RaftRoom
@@ -52,7 +52,7 @@ func (k Kind) room() int {
 	return HeadRoom
 }
 
-// of is the version of the segments in which a kind of record may stand.
+// of is the version of the segments that may have records of the kind.
 func (k Kind) of() uint32 {
 	if k <= Mark {
 		return version
@@ -74,9 +74,8 @@ func (h head) size() int64 { return padded(HeadRoom + int64(h.length)) }
 
 func padded(n int64) int64 { return (n + align - 1) &^ (align - 1) }
 
-// put fills in the header of rec. payloadSum is the checksum of what is behind
-// the header: the payload goes first into the checksum, so that it can be done
-// before the sequence number is known.
+// put writes the header of rec. payloadSum is the checksum of the bytes behind the header:
+// they are summed first, so that this can be done before the sequence number is known.
 func (h head) put(rec []byte, payloadSum uint32) {
 	b := rec[:h.kind.room()]
 	binary.BigEndian.PutUint32(b[4:], h.length)
@@ -116,8 +115,8 @@ func putSegmentHeader(b []byte, log uint32, index, first uint64) {
 	putHeader(b, version, log, index, first)
 }
 
-// putHeader writes what the headers of all versions begin with, so that an older
-// program that reads a newer segment knows what is in its way.
+// putHeader writes the fields with which the headers of all versions begin, so that an older
+// program can report the version of a newer segment.
 func putHeader(b []byte, version, log uint32, index, first uint64) {
 	copy(b, magic)
 	binary.BigEndian.PutUint32(b[8:], version)

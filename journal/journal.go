@@ -16,7 +16,7 @@
 //     failed, and its error says that the record may appear after a restart.
 //  3. After a failed fsync nothing becomes durable any more: a later fsync that
 //     succeeds proves nothing about the pages that were lost. Open therefore
-//     writes again what it read and cannot know to be on disk.
+//     rewrites the records of which it does not know that they are on disk.
 //  4. A log from which durable records are missing is not opened, whichever of
 //     its files are gone, cut or older, as long as the end file is there.
 //  5. Files that Open found are not appended to: a checkpoint may share them.
@@ -65,24 +65,24 @@ const (
 	No       Policy = 3 // durable when written; fsync when a segment is full
 )
 
-// Log is an ordered log of records: what a store needs of it, whether it is
-// kept in local files or agreed upon with others.
+// Log is an ordered log of records as a store uses it, whether the log is in local files or
+// replicated.
 type Log interface {
-	// Append adds a record behind all others and returns its number. The
-	// payload is rec[HeadRoom:]; what is before it is the log's to write. It
-	// does not keep rec. On an error the record is not in the log.
+	// Append adds a record behind all others and returns its number. The payload is
+	// rec[HeadRoom:]; Append writes the header before the payload, and does not keep rec.
+	// On an error the record is not in the log.
 	Append(rec []byte) (seq uint64, err error)
 	// Last is the number of the newest record.
 	Last() uint64
-	// Durable is the number up to which all records are safe, in the sense of
-	// the log's policy. It never decreases.
+	// Durable is the number up to which all records are durable by the log's policy. It
+	// never decreases.
 	Durable() uint64
 	// Sync waits until all records up to seq survive a loss of power.
 	Sync(seq uint64) error
 	// Remove allows the log to forget the records up to upTo.
 	Remove(upTo uint64) error
-	// Err is nil, or says why the log takes no more records: those above
-	// Durable will never become durable.
+	// Err is nil, or says why the log takes no more records: the records above Durable will
+	// never become durable.
 	Err() error
 	// Close makes all records durable and ends the log.
 	Close() error
@@ -150,12 +150,11 @@ type span struct {
 	bytes        int64
 }
 
-// Open reads the log in o.Dir and returns it, ready to be appended to. Every
-// record with a number above from is given to replay, in order; its payload is
-// valid during the call. The caller has the records up to from elsewhere: they
-// may be missing. progress (or nil) is told how many bytes were read,
-// and how many there are. A torn tail is cut off; if records that were on disk
-// are damaged or missing, the error wraps ErrCorrupt.
+// Open reads the log in o.Dir and returns it, ready for Append. It calls replay for every
+// record with a number above from, in order; the payload is valid during the call. The
+// caller has the records up to from elsewhere: they may be missing. progress, if not nil,
+// is called with the number of bytes read so far and of all bytes. A torn tail is cut off;
+// if records that were on disk are damaged or missing, the error wraps ErrCorrupt.
 func Open(o Options, from uint64, replay func(seq uint64, payload []byte) error, progress func(done, total int64)) (*Journal, error) {
 	j, err := newJournal(o, plain{})
 	if err != nil {
@@ -165,7 +164,7 @@ func Open(o Options, from uint64, replay func(seq uint64, payload []byte) error,
 	if err != nil {
 		return nil, err
 	}
-	if s := c.agreed(); s != nil {
+	if s := c.firstRaft(); s != nil {
 		return nil, errors.Join(fmt.Errorf("journal: segment %s: %w: open the store as one, or take it out of its group", s.name, ErrReplicated), c.close())
 	}
 	x, err := j.read(c, func(e Entry) error {
@@ -252,8 +251,8 @@ func (j *Journal) Append(rec []byte) (uint64, error) {
 	return j.add(rec, sum, Data)
 }
 
-// add writes a record that has a number of its own, and returns that. There is
-// room for the record. mu is held.
+// add writes a record that has a number of its own, and returns the number. The active
+// segment has room for the record. mu is held.
 func (j *Journal) add(rec []byte, sum uint32, kind Kind) (uint64, error) {
 	seq := j.last.Load() + 1
 	if err := j.write(rec, sum, kind, seq); err != nil {
@@ -297,8 +296,8 @@ func (j *Journal) undo(n int, err error) error {
 		err = io.ErrShortWrite
 	}
 	if n > 0 || !isFull(err) {
-		// Bytes that are missing may have been zeros, as the file has there
-		// anyway: the record could be whole. So the undo must reach the disk.
+		// The bytes that were not written may be zeros, which the file has there anyway: the
+		// record could be valid. So the undo must reach the disk.
 		undo := j.active.file.Truncate(j.active.end)
 		if undo == nil {
 			undo = j.active.file.Sync()
@@ -335,7 +334,7 @@ func (j *Journal) fail(cause error) error {
 	return err
 }
 
-// refusal is nil, or the error for whoever wants to append. mu is held.
+// refusal is nil, or the error for callers that append. mu is held.
 func (j *Journal) refusal() error {
 	if j.closed {
 		return ErrClosed

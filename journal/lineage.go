@@ -6,17 +6,18 @@ import (
 	"sort"
 )
 
-// A lineage is what the records of a Raft log amount to, read in the order in
-// which they were written: which entries there are, of which terms, and where.
-// A cut voids the entries behind its index, wherever their records are; later
-// entries have the same indices again. What was committed is never cut.
+// A lineage is the state of a Raft log after its records, in the order in which they were
+// written: which entries there are, of which terms, and where. A cut voids the entries
+// behind its index, wherever their records are; later entries have the same indices again.
+// Committed entries are never cut.
 //
-// Reading and writing keep the same lineage, so what Open finds is what there was.
+// Reading and writing maintain the lineage by the same code, so Open finds the lineage that
+// the writer had.
 type lineage struct {
 	begun  bool
 	base   raftBase    // the entry before the oldest that can be read; a term of 0 is not known
 	last   uint64      // the newest entry, or base's
-	commit uint64      // the greatest that was claimed
+	commit uint64      // the greatest index that a record claims as committed
 	terms  []termStart // of the entries behind base
 	points []point
 	fresh  bool // the next entry does not follow the one before in the same file
@@ -25,8 +26,8 @@ type lineage struct {
 // termStart is the first entry of a term.
 type termStart struct{ index, term uint64 }
 
-// point is where the record of an entry is. The entries up to that of the next
-// point follow in the same segment, with nothing void between them.
+// point is the place of an entry's record. The entries up to that of the next point follow
+// in the same segment, with no void entry between them.
 type point struct {
 	index   uint64
 	seq     uint64 // of the record
@@ -34,7 +35,7 @@ type point struct {
 	off     int64
 }
 
-// pointBytes is how far apart points are: what is read in vain to find an entry.
+// pointBytes is the distance of points: how much is read at most to find an entry.
 const pointBytes = 64 << 10
 
 // begin makes l a lineage whose entries come behind base.
@@ -42,8 +43,8 @@ func (l *lineage) begin(base raftBase) {
 	*l = lineage{begun: true, base: base, last: base.index, commit: base.commit, fresh: true}
 }
 
-// enter takes the header of a segment. It returns why the segment cannot follow
-// what was read before, or "".
+// enter adds a segment, by its header. It returns why the segment cannot follow the records
+// before, or "".
 func (l *lineage) enter(s *found) string {
 	h := s.head
 	switch {
@@ -60,8 +61,7 @@ func (l *lineage) enter(s *found) string {
 	return ""
 }
 
-// take takes a record. It returns why the record cannot follow what was read
-// before, or "".
+// take adds a record. It returns why the record cannot follow the records before, or "".
 func (l *lineage) take(e *Entry) string {
 	h := e.Raft
 	switch e.Kind {
@@ -90,7 +90,7 @@ func (l *lineage) take(e *Entry) string {
 	return ""
 }
 
-// refuse says why an entry cannot be the next, or "".
+// refuse returns why an entry cannot be the next one, or "".
 func (l *lineage) refuse(h RaftHead) string {
 	switch {
 	case h.Term == 0 || h.Index == 1<<64-1:
@@ -103,7 +103,7 @@ func (l *lineage) refuse(h RaftHead) string {
 	return ""
 }
 
-// refuseCut says why the entries behind h.Index cannot be cut, or "".
+// refuseCut returns why the entries behind h.Index cannot be cut, or "".
 func (l *lineage) refuseCut(h RaftHead) string {
 	switch {
 	case h.Index > l.last:
@@ -116,7 +116,7 @@ func (l *lineage) refuseCut(h RaftHead) string {
 	return ""
 }
 
-// add takes an entry that refuse lets pass.
+// add adds an entry for which refuse returns "".
 func (l *lineage) add(h RaftHead, seq, segment uint64, off int64) {
 	if len(l.terms) == 0 || l.terms[len(l.terms)-1].term != h.Term {
 		l.terms = append(l.terms, termStart{h.Index, h.Term})
@@ -127,7 +127,7 @@ func (l *lineage) add(h RaftHead, seq, segment uint64, off int64) {
 	l.fresh, l.last, l.commit = false, h.Index, max(l.commit, h.Commit)
 }
 
-// cut takes a cut that refuseCut lets pass.
+// cut applies a cut for which refuseCut returns "".
 func (l *lineage) cut(h RaftHead) {
 	if h.Index < l.base.index { // the entries before were removed, since all of them were void or old
 		l.base = raftBase{index: h.Index, term: h.Term}
@@ -155,7 +155,7 @@ func (l *lineage) at(index uint64) int {
 	return sort.Search(len(l.points), func(i int) bool { return l.points[i].index > index }) - 1
 }
 
-// forget takes note that the segments before oldest are gone.
+// forget notes that the segments before oldest were removed.
 func (l *lineage) forget(oldest uint64) {
 	n := slices.IndexFunc(l.points, func(p point) bool { return p.segment >= oldest })
 	index := l.last

@@ -7,9 +7,9 @@ import (
 )
 
 // The bytes of version 2, the segments of a Raft log; FORMAT.md has the tables.
-// Records are numbered in the order in which they were written, as in version 1,
-// and that number is what is synced, claimed and searched for: a cut is one more
-// record. The index of an entry is another number, which is used again after a cut.
+// Records are numbered in the order in which they were written, as in version 1; syncs,
+// claims and searches go by this number, and a cut is one more record. The index of an
+// entry is another number, which is used again after a cut.
 
 const (
 	raftHeaderSize = 72 // of a segment
@@ -18,7 +18,7 @@ const (
 	raftMarkSize   = 8  // of the payload of a mark
 )
 
-// RaftRoom is how many bytes a caller of RaftLog.Append leaves free at the front
+// RaftRoom is the number of bytes that a caller of RaftLog.Append leaves free at the front
 // of the record.
 const RaftRoom = HeadRoom + raftMeta
 
@@ -46,9 +46,8 @@ func (t EntryType) String() string {
 	return fmt.Sprintf("type %d", uint8(t))
 }
 
-// RaftHead is what a record of a Raft log says besides its payload. An entry has
-// all of it. A cut has Index and Term, those of the newest entry that stays. A
-// mark has Commit.
+// RaftHead has the fields of a record of a Raft log besides its payload. An entry has all of
+// them. A cut has Index and Term, those of the newest entry that stays. A mark has Commit.
 type RaftHead struct {
 	Index, Term uint64
 	// Commit is the index up to which entries were known to be committed when the
@@ -59,7 +58,7 @@ type RaftHead struct {
 	Version uint8 // of the payload's format
 }
 
-// put writes what an entry has between its header and its payload.
+// put writes the fields between an entry's header and its payload.
 func (h RaftHead) put(rec []byte) {
 	b := rec[HeadRoom:RaftRoom]
 	binary.BigEndian.PutUint64(b, h.Index)
@@ -91,7 +90,7 @@ func (h *RaftHead) parse(kind Kind, rec []byte) (why string) {
 	return ""
 }
 
-// raftShape says whether a header can be one of version 2.
+// raftShape reports whether the lengths of a header are possible in version 2.
 func (h head) raftShape() bool {
 	switch h.kind {
 	case RaftEntry:
@@ -104,7 +103,7 @@ func (h head) raftShape() bool {
 	return false
 }
 
-// raftBase is where a Raft log stands when a segment begins.
+// raftBase is the state of a Raft log when a segment begins.
 type raftBase struct {
 	index, term uint64 // of the entry before
 	commit      uint64

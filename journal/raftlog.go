@@ -10,12 +10,11 @@ import (
 // A RaftLog is a journal whose newest entries may be taken back until they are
 // committed, as Raft needs it (docs/adr/0028-raft-log.md).
 //
-// Two numbers name a record. Its position is the order in which it was written;
-// cuts have positions too, and positions are never used twice: what is durable,
-// what is missing and what is damaged is told by them, exactly as in a log of
-// version 1. The index of an entry is its place in Raft's order, which is used
-// again after a cut. Nothing is ever removed from the end of a file, since
-// checkpoints share the files: a cut is a record.
+// Two numbers name a record. Its position is the order in which it was written. Cuts have
+// positions too, and no position is used twice: positions tell what is durable, missing or
+// damaged, exactly as in a log of version 1. The index of an entry is its place in Raft's
+// order, which is used again after a cut. Nothing is ever removed from the end of a file,
+// since checkpoints share the files: a cut is a record.
 type RaftLog struct {
 	j       *Journal
 	line    lineage // guarded by j.mu
@@ -24,16 +23,16 @@ type RaftLog struct {
 	cutRec  [HeadRoom + cutSize]byte // guarded by j.mu
 }
 
-// ErrCompacted: entries that were asked for are not in the log any more.
+// ErrCompacted: the entries are not in the log any more.
 var ErrCompacted = errors.New("the entry is older than the log")
 
-// ErrOrder: the entry cannot follow, or the cut would take back what is committed.
-// Nothing was written.
+// ErrOrder: the entry cannot follow the newest one, or the cut would void committed
+// entries. Nothing was written.
 var ErrOrder = errors.New("this cannot follow in the log")
 
-// Applied says what the owner of a log has elsewhere, durably, from before the
-// log: all records up to Position, which are the entries up to Index (that has
-// Term), and nothing that is not committed.
+// Applied says what the owner of a log has applied durably to its own tables: all records
+// up to Position, which are the entries up to Index, and nothing that is not committed.
+// Term is the term of the entry at Index.
 type Applied struct {
 	Position    uint64
 	Index, Term uint64
@@ -43,13 +42,13 @@ type Applied struct {
 // replicated: a log of version 1 counts as committed in that term.
 const convertedTerm = 1
 
-// OpenRaft reads the log in o.Dir and returns it. The entries above have.Index
-// that are known to be committed are given to replay, in order; their payload is
-// valid during the call. Entries behind them are in the log and may be read
-// with Entries. A log of version 1 is gone on with: each of its records counts as a
-// committed entry of rows whose index is its number, but cannot be read back.
+// OpenRaft reads the log in o.Dir and returns it. It calls replay for the entries above
+// have.Index that are known to be committed, in order; the payload is valid during the call.
+// The entries behind them may be read with Entries. A log of version 1 is continued: each of
+// its records counts as a committed entry of rows whose index is its number, but cannot be
+// read back.
 //
-// A torn tail is cut off, and damage refused, as Open does.
+// OpenRaft cuts off a torn tail and refuses damage, as Open does.
 func OpenRaft(o Options, have Applied, replay func(h RaftHead, payload []byte) error, progress func(done, total int64)) (*RaftLog, error) {
 	r := &RaftLog{}
 	var err error
@@ -80,8 +79,8 @@ func OpenRaft(o Options, have Applied, replay func(h RaftHead, payload []byte) e
 	return r, nil
 }
 
-// history reads the segments that the owner does not need, for the entries that
-// others may ask for. One that is damaged ends what can be had of them.
+// history reads the segments that the owner does not need: other replicas may ask for their
+// entries. Behind a damaged place the history begins anew.
 func (c *cursor) history() {
 	all, first, want := c.segs, c.i, c.want
 	c.segs = all[:first]
@@ -102,8 +101,8 @@ func (c *cursor) history() {
 	}
 }
 
-// adopt makes what was read the log's. It fails if that is not what the owner's
-// tables were made of.
+// adopt makes the lineage that the cursor has read the log's. It fails if the owner's tables
+// have entries that the lineage does not have.
 func (r *RaftLog) adopt(c *cursor, have Applied) error {
 	l := c.raft
 	if !l.begun {
@@ -124,7 +123,7 @@ func (r *RaftLog) adopt(c *cursor, have Applied) error {
 	return nil
 }
 
-// releaser gives entries to replay when they are known to be committed.
+// releaser holds entries back until they are known to be committed, and then replays them.
 type releaser struct {
 	from   uint64
 	replay func(RaftHead, []byte) error
@@ -172,10 +171,10 @@ func (q *releaser) release(commit uint64) error {
 	return nil
 }
 
-// Append adds the entry behind the newest one. Its payload is rec[RaftRoom:]; what
-// is before it is the log's to write. h.Commit may be the newest that is known;
-// what is beyond h.Index is left for a later record. Append returns the record's
-// position, and does not keep rec. On an error the entry is not in the log.
+// Append adds the entry behind the newest one. Its payload is rec[RaftRoom:]; Append writes
+// the header before the payload. h.Commit may be the newest commit that is known; if it is
+// beyond h.Index, a later record has it. Append returns the record's position, and does not
+// keep rec. On an error the entry is not in the log.
 func (r *RaftLog) Append(h RaftHead, rec []byte) (position uint64, err error) {
 	if len(rec) < RaftRoom {
 		return 0, fmt.Errorf("journal: an entry of %d bytes has no room for its header", len(rec))
@@ -205,8 +204,8 @@ func (r *RaftLog) Append(h RaftHead, rec []byte) (position uint64, err error) {
 	return position, nil
 }
 
-// Cut voids all entries behind index, none of which may be committed. It returns
-// the position of the record that says so.
+// Cut voids all entries behind index, none of which may be committed. It returns the position
+// of the cut's record.
 func (r *RaftLog) Cut(index uint64) (position uint64, err error) {
 	j := r.j
 	j.mu.Lock()
@@ -231,8 +230,8 @@ func (r *RaftLog) Cut(index uint64) (position uint64, err error) {
 	return position, nil
 }
 
-// Commit notes that the entries up to index are committed. The next record says
-// so in the file; a mark does when a segment ends, the log is closed or is idle.
+// Commit notes that the entries up to index are committed. The next record stores that; if
+// none comes, a mark stores it when a segment ends, and when the log is idle or closed.
 func (r *RaftLog) Commit(index uint64) {
 	r.j.mu.Lock()
 	r.note(index)
@@ -241,8 +240,8 @@ func (r *RaftLog) Commit(index uint64) {
 
 func (r *RaftLog) note(commit uint64) { r.line.commit = max(r.line.commit, min(commit, r.line.last)) }
 
-// Remove removes segments of which nothing is needed: the owner has the records
-// up to position elsewhere, and nobody asks for entries up to index any more.
+// Remove removes segments that are not needed: the owner has the records up to position
+// elsewhere, and no replica asks for entries up to index any more.
 func (r *RaftLog) Remove(position, index uint64) error {
 	j := r.j
 	j.mu.Lock()
@@ -263,12 +262,10 @@ func (r *RaftLog) Remove(position, index uint64) error {
 	return j.Remove(position)
 }
 
-// First is the index of the oldest entry that can be read; Last is that of the
-// newest, or First - 1 if there is none. Committed is the newest that is known to
-// be committed.
+// First is the index of the oldest entry that can be read.
 func (r *RaftLog) First() uint64 { return r.ask(func(l *lineage) uint64 { return l.base.index + 1 }) }
 
-// Last is the index of the newest entry; see First.
+// Last is the index of the newest entry, or First - 1 if there is none.
 func (r *RaftLog) Last() uint64 { return r.ask(func(l *lineage) uint64 { return l.last }) }
 
 // Committed is the index of the newest entry that is known to be committed.
@@ -294,8 +291,7 @@ func (r *RaftLog) Term(index uint64) (uint64, error) {
 	}
 }
 
-// Position is that of the newest record, Synced of the newest that is fsynced, and
-// Durable of the newest that is durable in the sense of the policy.
+// Position is the position of the newest record.
 func (r *RaftLog) Position() uint64 { return r.j.Last() }
 
 // Synced is the position up to which all records are fsynced.

@@ -20,10 +20,9 @@ type StoredEntry struct {
 	Payload []byte
 }
 
-// Entries returns entries from lo on and before hi, whose payloads have at most
-// maxBytes together; but at least one, if lo is before hi. The caller owns them.
-// The caller sees to it that none of them is cut meanwhile. An error wraps ErrCorrupt
-// if an entry is not what was written.
+// Entries returns entries from lo on and before hi, whose payloads have at most maxBytes
+// together; but at least one, if lo is before hi. The caller owns the result, and must not
+// cut any of these entries meanwhile. An error wraps ErrCorrupt if an entry is damaged.
 func (r *RaftLog) Entries(lo, hi, maxBytes uint64) ([]StoredEntry, error) {
 	if lo >= hi {
 		return nil, nil
@@ -74,8 +73,8 @@ type raftReader struct {
 	off     int64
 }
 
-// run appends the entries from lo on and before end to out, of those that
-// follow p. It says whether there is room for more.
+// run appends to out those entries from lo on and before end that follow p. more reports
+// whether there is room for more.
 func (r *raftReader) run(p point, lo, end uint64, room *uint64, out *[]StoredEntry) (more bool, err error) {
 	if err := r.open(p.segment); err != nil {
 		return false, err
@@ -139,7 +138,7 @@ func (r *raftReader) at(off, n int64) ([]byte, error) {
 		return nil, errShort
 	}
 	want := max(n, pointBytes)
-	if n > pointBytes { // a length that is not true must not cost its memory
+	if n > pointBytes { // a damaged length must not allocate that much
 		if size, err := r.file.Size(); err != nil || off+n > size {
 			return nil, errors.Join(err, errShort)
 		}
@@ -156,8 +155,7 @@ func (r *raftReader) at(off, n int64) ([]byte, error) {
 	return r.buf[:n], nil
 }
 
-// open opens a segment. What was read before is not used again: the segment may
-// have grown.
+// open opens a segment, and discards the buffer: the segment may have grown.
 func (r *raftReader) open(segment uint64) error {
 	r.buf = r.buf[:0]
 	if cap(r.buf) > 1<<20 {

@@ -14,8 +14,8 @@ import (
 // that is no valid record. That place is a torn tail or corruption. To tell which, every
 // record claims up to which sequence number the log was on disk when the record was written,
 // and so does the end file. If such a claim covers the record that should be at the bad
-// place, the disk has lost it: that is corruption. If none does, no client was promised it:
-// the tail is torn, and is cut off.
+// place, the disk has lost this record: that is corruption. If no claim does, the record was
+// never acknowledged as durable: the tail is torn, and is cut off.
 
 // Entry is a record as it was read.
 type Entry struct {
@@ -29,12 +29,12 @@ type Entry struct {
 	Payload []byte   // of a commit, or of another entry; valid until the next record is read
 }
 
-// Rows says whether the record is a commit of the store.
+// Rows reports whether the record is a commit of the store.
 func (e Entry) Rows() bool {
 	return e.Kind == Data || e.Kind == RaftEntry && e.Raft.Type == EntryRows
 }
 
-// damage is a place that a cursor cannot read on from.
+// damage is a place at which a cursor finds no valid record.
 type damage struct {
 	i    int    // segment
 	name string // its name
@@ -72,11 +72,11 @@ type cursor struct {
 	end    end // what the end file claims
 	older  int // its slot for the next claim
 	ends   bool
-	endErr error // it has no valid claim
+	endErr error // why the end file has no valid claim
 
 	i     int // where the next record is
 	off   int64
-	want  uint64 // its sequence number; 0: whatever comes
+	want  uint64 // the sequence number that it must have; 0 for any
 	begun bool   // the segment before i was read
 	ended bool   // the end of the log was judged
 	raft  *lineage
@@ -134,7 +134,7 @@ func load(fs FS, dir string, from uint64) (*cursor, error) {
 	return c, nil
 }
 
-// start moves to the newest segment that has everything behind from.
+// start moves to the newest segment from which on there is every record behind from.
 func (c *cursor) start() {
 	c.want = c.from + 1
 	for i, s := range c.segs {
@@ -144,8 +144,8 @@ func (c *cursor) start() {
 	}
 }
 
-// next returns the next record: io.EOF at the end, a *damage at a bad place,
-// which the end is if records behind it are known to be missing.
+// next returns the next record; io.EOF at the end; a *damage at a bad place, and at the end if
+// records behind it are known to be missing.
 func (c *cursor) next() (Entry, error) {
 	e, err := c.read()
 	if err == io.EOF && !c.ended {
@@ -157,7 +157,7 @@ func (c *cursor) next() (Entry, error) {
 	return e, err
 }
 
-// missing says what is known to be missing behind the end of the log, or nil.
+// missing returns what is known to be missing behind the end of the log, or nil.
 func (c *cursor) missing() *damage {
 	last := c.from
 	if c.begun {
@@ -237,7 +237,7 @@ func (c *cursor) read() (Entry, error) {
 	return Entry{}, io.EOF
 }
 
-// misplaced says why a segment cannot follow what was read so far, or "".
+// misplaced returns why a segment cannot follow the segments read so far, or "".
 func (c *cursor) misplaced(s *found) string {
 	switch {
 	case s.bad != nil:
@@ -252,15 +252,15 @@ func (c *cursor) misplaced(s *found) string {
 	return ""
 }
 
-// inconsistent is damage at a place that is whole, and yet cannot follow what is before it.
+// inconsistent returns the damage of a valid record that cannot follow the records before it.
 func (c *cursor) inconsistent(why string) *damage {
 	d := c.damaged(why)
 	d.proof = "this place is whole, so it is no write that was cut short"
 	return d
 }
 
-// agreed returns the first segment of a Raft log, or nil.
-func (c *cursor) agreed() *found {
+// firstRaft returns the first segment of a Raft log, or nil.
+func (c *cursor) firstRaft() *found {
 	for _, s := range c.segs {
 		if s.bad == nil && s.head.version == raftVersion {
 			return s
@@ -293,8 +293,8 @@ func (c *cursor) onlySpares() (bool, error) {
 	return true, nil
 }
 
-// record reads what is at a place. why is empty if that is a valid record; rec
-// is all of it but for the zeros behind.
+// record reads the record at a place. why is empty if it is valid; rec is the record without
+// its padding.
 func (c *cursor) record(i int, off int64) (h head, rec []byte, why string, err error) {
 	rest := c.segs[i].size - off
 	if rest < HeadRoom {
@@ -336,8 +336,8 @@ func (c *cursor) find(i int, off int64) (int, int64, head, error) {
 	return i, 0, head{}, nil
 }
 
-// witness looks in the end file and behind d for a claim that covers the record which should
-// be at d. It returns "" if there is none.
+// witness searches the end file and the records behind d for a claim that covers the record
+// which should be at d. It describes the claim, and returns "" if there is none.
 func (c *cursor) witness(d *damage) (string, error) {
 	switch {
 	case d.proof != "":
@@ -371,8 +371,8 @@ func (c *cursor) empty(i int, off int64) (bool, error) {
 	return true, nil
 }
 
-// at returns n bytes of a segment, which must have them. They are valid until
-// the next call.
+// at returns n bytes of a segment, which are valid until the next call. The segment must have
+// as many.
 func (c *cursor) at(i int, off, n int64) ([]byte, error) {
 	if i == c.opened && off >= c.base && off+n <= c.base+int64(len(c.buf)) {
 		return c.buf[off-c.base:][:n], nil

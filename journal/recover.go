@@ -24,15 +24,14 @@ func (j *Journal) load(from uint64) (*cursor, error) {
 	return c, nil
 }
 
-// extent is what recovery keeps of a log: the segments from number first to
-// before number kept, of those of a cursor, and what was older; claim is the newest
-// record that was found to be synced.
+// extent is what recovery keeps of a log: of a cursor's segments those from first to before
+// kept, and the older ones. claim is the newest record that is claimed to be synced.
 type extent struct {
 	first, kept int
 	claim       uint64
 }
 
-// read gives all records to visit, from the segment on where c stands.
+// read calls visit for all records from the cursor's segment on.
 func (j *Journal) read(c *cursor, visit func(Entry) error, progress func(done, total int64)) (x extent, err error) {
 	x = extent{first: c.i, claim: c.end.synced}
 	finished := c.report(progress)
@@ -65,7 +64,7 @@ func (j *Journal) read(c *cursor, visit func(Entry) error, progress func(done, t
 	return x, nil
 }
 
-// report has progress called while the cursor reads. The result calls it a last time.
+// report calls progress while the cursor reads. finished calls it for the last time.
 func (c *cursor) report(progress func(done, total int64)) (finished func()) {
 	if progress == nil {
 		return func() {}
@@ -90,8 +89,8 @@ func (c *cursor) refuse(d *damage) error {
 	return fmt.Errorf("%w: %s: %w, but %s: restore a backup, or keep what is before that place with \"redoubt journal --salvage\"", ErrCorrupt, c.dir, d, why)
 }
 
-// settle removes what is not kept of the segments, makes the rest durable, and
-// begins a new segment: the journal is ready to be appended to.
+// settle removes the segments that are not kept, makes the others durable, and begins a new
+// segment: the journal is ready for Append.
 func (j *Journal) settle(c *cursor, x extent) error {
 	fs, first, kept := j.o.FS, x.first, x.kept
 	last := max(c.from, c.want-1)
@@ -102,10 +101,10 @@ func (j *Journal) settle(c *cursor, x extent) error {
 	if kept > 0 {
 		s := c.segs[kept-1]
 		index = s.index + 1
-		// One that has no records is made anew. What is older than it must not be
-		// the end of the log meanwhile.
+		// A last segment without records is made anew. Meanwhile the segment before it must
+		// not be the end of the log.
 		switch lone := kept-1 == first && first > 0; {
-		case s.first != c.want || lone && j.form.keepsOld(): // the next one goes on
+		case s.first != c.want || lone && j.form.keepsOld(): // the next segment continues it
 		case lone:
 			if err := c.forget(first); err != nil {
 				return err
@@ -133,7 +132,7 @@ func (j *Journal) settle(c *cursor, x extent) error {
 		}
 		if s.bad == nil {
 			next = s.first
-		} // else it is older than first, and goes with the one behind it
+		} // else the segment is older than first, and is removed with the one behind it
 		j.old = append(j.old, span{s.index, next, s.size})
 	}
 	slices.Reverse(j.old)
@@ -180,8 +179,8 @@ func (c *cursor) secure(s *found, rewrite bool) error {
 	return nil
 }
 
-// begin makes the first active segment, with a mark that claims all before it,
-// and has the end file claim the same.
+// begin makes the first active segment, with a mark that claims all records before it, and
+// writes the same claim to the end file.
 func (j *Journal) begin(c *cursor, index, last uint64) error {
 	j.log = cmp.Or(c.log, c.end.log, j.o.LogID)
 	for j.log == 0 {
@@ -212,8 +211,8 @@ func (j *Journal) begin(c *cursor, index, last uint64) error {
 	return nil
 }
 
-// reached is the claim that everything written so far is durable, of which last
-// is the newest record. mu is held, or nobody else has the journal yet.
+// reached returns the claim that everything up to the record last is durable. mu is held, or
+// nobody else has the journal yet.
 func (j *Journal) reached(last uint64) end {
 	return end{j.log, last, j.active.index, j.active.end}
 }

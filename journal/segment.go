@@ -18,7 +18,7 @@ import (
 // doubles what is written to the disk, so the other policies, whose replies do not wait for
 // an fsync, only reserve the space.
 
-// segment is one that is or will be written.
+// segment is a segment that is, or will be, written.
 type segment struct {
 	name    string
 	index   uint64
@@ -49,8 +49,8 @@ func (j *Journal) room(n int64) error {
 	}
 }
 
-// rotate makes the spare the active segment. mu is held. If the spare is just
-// being made, it waits for that and returns without having done anything.
+// rotate makes the spare the active segment. mu is held. If the spare is being made, rotate
+// only waits until it is there.
 func (j *Journal) rotate() error {
 	if j.making {
 		j.changed.Wait()
@@ -81,7 +81,7 @@ func (j *Journal) rotate() error {
 	return nil
 }
 
-// Rotate has later records go to a new segment, if this one has anything.
+// Rotate makes later records go to a new segment, unless the active one is empty.
 func (j *Journal) Rotate() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -108,7 +108,7 @@ func (j *Journal) create(index uint64) (*segment, error) {
 func (s *segment) close() {
 	s.filling.Lock()
 	defer s.filling.Unlock()
-	_ = s.file.Close() // all is on disk
+	_ = s.file.Close() // everything is on disk
 }
 
 // drop removes a segment that was never used.
@@ -125,7 +125,7 @@ func (j *Journal) runMaker() {
 		case <-j.quit:
 			return
 		}
-		j.tellEnd(j.end.flush())
+		j.logEndError(j.end.flush())
 		err := j.prepare()
 		if err != nil && !failing {
 			j.o.Logger.Warn("journal: no spare segment; appending goes on without", "err", err)
@@ -173,15 +173,15 @@ func (j *Journal) prepare() error {
 		j.spare = nil
 		return errors.Join(err, j.drop(s))
 	}
-	// A segment without zeros is left early for one that has them.
+	// An active segment without zeros is replaced early by one that is filled.
 	if s == j.spare && s.filled && !j.active.filled && j.policy == Always && j.refusal() == nil {
 		return j.rotate()
 	}
 	return nil
 }
 
-// fillUp fills a spare with zeros under Always, in small steps: a large fsync
-// would hold up those of the active segment. It ends when the spare is taken.
+// fillUp fills a spare with zeros under Always, in small steps: a large fsync would delay
+// those of the active segment. It ends when the spare becomes active.
 func (j *Journal) fillUp(s *segment) error {
 	j.mu.Lock()
 	skip := j.policy != Always || s.filled
@@ -221,9 +221,9 @@ func (j *Journal) fillUp(s *segment) error {
 	return nil
 }
 
-// Remove implements Log: it removes the segments that hold only records up to
-// upTo, but never the active one. That need not be durable: what comes back
-// after a crash is passed over by Open, and removed again.
+// Remove implements Log: it removes the segments that have only records up to upTo, but never
+// the active one. The removal need not be durable: Open passes over segments that come back
+// after a crash, and the next Remove removes them again.
 func (j *Journal) Remove(upTo uint64) error {
 	j.files.Lock()
 	defer j.files.Unlock()
@@ -259,10 +259,10 @@ func (j *Journal) endOf(i int) uint64 {
 	return j.active.first - 1
 }
 
-// LinkTo puts all records above from that there are now into dir, which is made
-// if needed, as a log that can be opened there. The segments are shared by hard
-// links, or copied where the file system has none. It returns the number of the
-// last record that the copy has; it is durable when LinkTo returns.
+// LinkTo makes a copy of the log in dir, which is made if needed, with all records above from
+// that there are now. The segments are shared by hard links, or copied where the file system
+// has no hard links. LinkTo returns the number of the copy's last record; the copy is durable
+// then.
 func (j *Journal) LinkTo(dir string, from uint64) (last uint64, err error) {
 	j.files.Lock()
 	defer j.files.Unlock()

@@ -16,7 +16,7 @@ type Stats struct {
 	SyncAge       time.Duration // since the last one ended
 }
 
-// figures are what Stats is made of; all are guarded by Journal.mu.
+// figures are counted for Stats; Journal.mu guards all of them.
 type figures struct {
 	records, writes, syncs int64
 	written, syncedBytes   int64

@@ -11,7 +11,7 @@ import (
 // Group commit. One goroutine calls fsync, and each call makes durable all records that were
 // written before it began. The only other fsync is that of undo.
 
-// runSyncer is that goroutine.
+// runSyncer is the goroutine that calls fsync.
 func (j *Journal) runSyncer() {
 	tick := j.o.Tick
 	if tick == nil {
@@ -47,9 +47,8 @@ func (j *Journal) due() bool {
 	return j.Err() == nil && (j.want > j.synced.Load() || len(j.rotated) > 0)
 }
 
-// tick runs once a second. It asks for the fsync of EverySec, writes a mark if the log was
-// idle and no record claims yet what is synced, and has the maker try again to make a spare
-// segment.
+// tick runs once a second. It requests the fsync of EverySec, writes a mark if the log was idle
+// and no record claims yet what is synced, and wakes the maker of segments to try again.
 func (j *Journal) tick() {
 	j.mu.Lock()
 	last := j.last.Load()
@@ -67,8 +66,8 @@ func (j *Journal) tick() {
 	}
 }
 
-// mark writes a mark, if more is synced than records claim. Its error is dropped: the log is
-// valid without the mark, and a journal that failed by it tells so by Err. mu is held.
+// mark writes a mark, if more is synced than records claim. The error is dropped: the log is
+// valid without the mark, and Err returns the error if the journal failed by it. mu is held.
 func (j *Journal) mark() bool {
 	if j.claimed >= j.synced.Load() && !j.form.claims() || j.Err() != nil {
 		return false
@@ -90,7 +89,7 @@ func (j *Journal) sync() {
 	start := j.o.Now()
 	err := j.syncFiles(full, active)
 	if err == nil { // before synced and durable grow
-		j.tellEnd(j.end.claim(reached))
+		j.logEndError(j.end.claim(reached))
 	}
 	now := j.o.Now()
 
@@ -119,9 +118,9 @@ func (j *Journal) sync() {
 	}
 }
 
-// tellEnd logs, the first time, that the end file could not be written or
-// fsynced. No record is lost by that, so the journal goes on.
-func (j *Journal) tellEnd(err error) {
+// logEndError logs once that the end file could not be written or fsynced. No record is lost by
+// that, so the journal goes on.
+func (j *Journal) logEndError(err error) {
 	if err != nil && !j.endFailed.Swap(true) {
 		j.o.Logger.Warn("journal: how far the log has got cannot be recorded; no record is lost by that, but if files of the log were removed the next start might not notice; check the disk", "err", err)
 	}
@@ -180,9 +179,9 @@ func (j *Journal) await(seq uint64, done func() bool) error {
 	return nil
 }
 
-// SetPolicy changes the policy. A stricter one holds for the records that come
-// after; those before stay durable in the sense that they were, but when it
-// returns nil they are fsynced, too.
+// SetPolicy changes the policy. A stricter policy holds for later records; earlier ones stay
+// durable by the policy that they were written under, and are fsynced when SetPolicy returns
+// nil.
 func (j *Journal) SetPolicy(p Policy) error {
 	if p < Always || p > No {
 		return fmt.Errorf("journal: unknown policy %d", p)
@@ -233,7 +232,7 @@ func (j *Journal) Close() error {
 	for _, s := range append(j.rotated, j.active) {
 		err = errors.Join(err, s.file.Close())
 	}
-	j.tellEnd(errors.Join(j.end.flush(), j.end.file.Close()))
+	j.logEndError(errors.Join(j.end.flush(), j.end.file.Close()))
 	if j.spare != nil {
 		err = errors.Join(err, j.drop(j.spare))
 	}

@@ -9,7 +9,7 @@ import (
 	"strconv"
 )
 
-// Problem is something wrong with a log.
+// Problem is a bad place in a log.
 type Problem struct {
 	File    string
 	Offset  int64
@@ -36,10 +36,9 @@ type Report struct {
 	Problems    []Problem
 }
 
-// Walk reads all that there is of a log and gives every record and mark to
-// visit. It changes nothing. The records up to from may be missing. Behind a bad place it goes on with the next record
-// that it can make out. Of a log in use the newest record may look torn. An
-// error of visit ends it.
+// Walk reads a whole log and calls visit for every record and mark. It changes nothing. The
+// records up to from may be missing. Behind a bad place Walk goes on with the next valid record.
+// In a log that is in use the newest record may look torn. An error of visit ends the walk.
 func Walk(fs FS, dir string, from uint64, visit func(Entry) error) (Report, error) {
 	var r Report
 	c, err := load(fs, dir, from)
@@ -108,8 +107,8 @@ func (c *cursor) skip(d *damage) {
 	if err != nil {
 		i, off = i+1, 0
 	}
-	c.ended = c.ended || i == len(c.segs) // what is missing behind d was told with it
-	c.raft = &lineage{}                   // what was between is not known
+	c.ended = c.ended || i == len(c.segs) // missing records behind d were reported with d
+	c.raft = &lineage{}                   // the entries between are not known
 	if c.i, c.off, c.want, c.begun = i, off, h.seq, off > 0; !h.kind.numbered() {
 		c.want++
 	}
@@ -119,9 +118,9 @@ func (c *cursor) skip(d *damage) {
 type Salvaged struct {
 	Problem  Problem  // the bad place; no File if there was none
 	Kept     uint64   // the last record that is still in the log
-	Lost     int      // records behind the bad place that could be made out
+	Lost     int      // valid records behind the bad place
 	LostLast uint64   // the newest number among them and their claims
-	Aside    []string // files into which the rest was put
+	Aside    []string // the files with the damaged rest
 }
 
 // Salvage repairs a log that Open refuses: it keeps the records before the first bad place
@@ -173,7 +172,7 @@ func Salvage(fs FS, dir string, from uint64) (Salvaged, error) {
 		off += h.size()
 	}
 	r.LostLast = max(r.LostLast, c.end.synced)
-	if r.Kept < from { // nothing before that place is needed, and it cannot be gone on from
+	if r.Kept < from { // no record before the bad place is needed, and none can follow it
 		d.i, d.off, r.Kept = 0, 0, from
 	}
 	if err := c.putAside(d, &r); err != nil {
@@ -182,9 +181,9 @@ func Salvage(fs FS, dir string, from uint64) (Salvaged, error) {
 	return r, writeEnd(fs, dir, end{log: c.log})
 }
 
-// putAside renames the segments from the newest one down to the one with the bad place, so
-// that it can be repeated if it is interrupted. The one with the bad place is not changed but
-// made anew: a checkpoint may share the file.
+// putAside renames the segments from the newest one down to the one with the bad place, in this
+// order so that an interrupted call can be repeated. The segment with the bad place is replaced
+// and not changed: a checkpoint may share the file.
 func (c *cursor) putAside(d *damage, r *Salvaged) error {
 	taken, err := c.fs.List(c.dir)
 	if err != nil {
@@ -209,7 +208,7 @@ func (c *cursor) putAside(d *damage, r *Salvaged) error {
 	return c.fs.SyncDir(c.dir)
 }
 
-// shorten replaces a segment by its first size bytes; aside gets all of it.
+// shorten replaces a segment by its first size bytes; the whole segment is renamed to aside.
 func (c *cursor) shorten(i int, size int64, aside string) error {
 	if c.fs.Link(c.path(i), aside) != nil {
 		if err := copyFile(c.fs, c.path(i), aside, -1); err != nil {
