@@ -207,7 +207,7 @@ func (i *Inspection) CheckTable(name string, size int64) (wrong []string) {
 			wrong = append(wrong, fmt.Sprint(r))
 		}
 	}()
-	f, err := i.rest.Open(i.path(storeDir, name))
+	f, err := i.readOnly.Open(i.path(storeDir, name))
 	if err != nil {
 		return []string{err.Error()}
 	}

@@ -91,22 +91,22 @@ type Engine struct {
 	hook        atomic.Pointer[func()]
 
 	// Space, see volume.go.
-	volumes     []*volume             // of the store, and of the journal if that is another one
-	full        atomic.Pointer[error] // why rows cannot be added now
-	fullTold    atomic.Bool           // the log says that the disk is full
-	fullToldAt  atomic.Int64          // when that was logged, Unix nanoseconds
-	cleared     atomic.Int64          // when the disk was not full any more, Unix nanoseconds
-	diskWarning atomic.Int64          // percent
-	tableBytes  atomic.Int64          // size of the store's tables, if space is short
-	deleted     deleted
-	reclaim     chan struct{}
+	volumes      []*volume             // of the store, and of the journal if that is another one
+	full         atomic.Pointer[error] // why rows cannot be added now
+	fullLogged   atomic.Bool           // that the disk is full was logged
+	fullLoggedAt atomic.Int64          // when that was logged, Unix nanoseconds
+	cleared      atomic.Int64          // when the disk was not full any more, Unix nanoseconds
+	diskWarning  atomic.Int64          // percent
+	tableBytes   atomic.Int64          // size of the store's tables, if space is short
+	deleted      deleted
+	reclaim      chan struct{}
 
 	// Rounds, see writeback.go.
 	round        sync.Mutex
 	writeback    chan struct{}
 	evictor      chan struct{}
 	roundErr     atomic.Pointer[error] // of the last round
-	roundTold    seldom
+	roundLog     logLimit
 	roomMu       sync.Mutex
 	roomCh       chan struct{} // closed when a round has ended
 	checkpoint   atomic.Uint64 // the commit up to which the store is complete
@@ -119,7 +119,7 @@ type Engine struct {
 	rounds, roundNanos, roundRows, roundBytes  atomic.Int64
 	roundErrors, filled, fillNanos, evictNanos atomic.Int64
 	revoked                                    atomic.Int64 // snapshots that were revoked
-	revokeTold                                 seldom
+	revokeLog                                  logLimit
 	wanted                                     chan []byte // see pinned.go
 	wantedAgain                                atomic.Int64
 	rowsMoved                                  atomic.Int64

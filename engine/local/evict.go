@@ -81,7 +81,7 @@ func (e *Engine) revoke() bool {
 		return false
 	}
 	e.revoked.Add(1)
-	if e.revokeTold.due() {
+	if e.revokeLog.due() {
 		e.log.Warn("a snapshot was revoked: too much was changed while it was read; its client reads slowly, or maxmemory is small for what is read and written at once",
 			"dir", e.dir, "undo_bytes", undo, "limit", e.undoLimit.Load(), "revoked_so_far", e.revoked.Load())
 	}

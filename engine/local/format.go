@@ -15,7 +15,7 @@ package local
 // REDOUBT is the first file made in a new directory (written to REDOUBT.tmp, synced,
 // renamed, directory synced), so a directory with anything else in it and
 // without REDOUBT is not a store. A crash at any moment of creation leaves a
-// directory that is empty, or holds only files listed in unborn, or has REDOUBT:
+// directory that is empty, or holds only files listed in creationLeftovers, or has REDOUBT:
 // each of them can be opened again.
 
 import (
@@ -39,9 +39,9 @@ const (
 	formatEngine  = "local"
 )
 
-// unborn are the names that a directory may hold without being a store: what a
+// creationLeftovers are the names that a directory may hold without being a store: what a
 // crash during creation leaves, and what a fresh file system has.
-var unborn = map[string]bool{formatFile + ".tmp": true, "LOCK": true, "lost+found": true}
+var creationLeftovers = map[string]bool{formatFile + ".tmp": true, "LOCK": true, "lost+found": true}
 
 // endFile tells how far the journal had got: see journal/end.go.
 const endFile = journalDir + journal.EndSuffix
@@ -62,7 +62,7 @@ func checkFormat(fs vfs.FS, dir string) (exists bool, err error) {
 			_, err := readFormat(fs, dir)
 			return true, err
 		}
-		if !unborn[name] {
+		if !creationLeftovers[name] {
 			foreign = name
 		}
 	}

@@ -34,13 +34,13 @@ type InspectOptions struct {
 
 // Inspection is a store that is open for inspection. It is for one goroutine.
 type Inspection struct {
-	dir  string
-	unit func(key []byte) int
-	fs   vfs.FS
-	rest restFS
-	lock *lsm.Lock
-	// strange: there was no lock file before Inspect.
-	strange bool
+	dir      string
+	unit     func(key []byte) int
+	fs       vfs.FS
+	readOnly readOnlyFS
+	lock     *lsm.Lock
+	// madeLock: there was no lock file before Inspect.
+	madeLock bool
 
 	opts   *lsm.Options
 	db     *lsm.DB
@@ -54,8 +54,8 @@ type Inspection struct {
 func Inspect(o InspectOptions) (*Inspection, error) {
 	opts := Options{Dir: o.Dir, FS: o.FS, Unit: o.Unit}
 	opts.defaults()
-	i := &Inspection{dir: opts.Dir, unit: opts.Unit, fs: opts.FS, rest: restFS{FS: opts.FS, unfinished: o.Unfinished}}
-	exists, err := checkFormat(i.rest, i.dir)
+	i := &Inspection{dir: opts.Dir, unit: opts.Unit, fs: opts.FS, readOnly: readOnlyFS{FS: opts.FS, unfinished: o.Unfinished}}
+	exists, err := checkFormat(i.readOnly, i.dir)
 	switch {
 	case errors.Is(err, engine.ErrFormat) && !exists:
 		return nil, fmt.Errorf("%w; a copy that was interrupted has none either", err)
@@ -65,7 +65,7 @@ func Inspect(o InspectOptions) (*Inspection, error) {
 		return nil, fmt.Errorf("there is no store in %s: %w", i.dir, os.ErrNotExist)
 	}
 	_, err = i.fs.Stat(i.path(lockFile))
-	i.strange = errors.Is(err, os.ErrNotExist)
+	i.madeLock = errors.Is(err, os.ErrNotExist)
 	i.lock, err = lsm.LockDirectory(i.dir, i.fs)
 	if err != nil && !errors.Is(err, syscall.EROFS) { // on a read-only file system no lock is needed
 		return nil, lockError(i.dir, err)
@@ -88,7 +88,7 @@ func (i *Inspection) Close() (err error) {
 		err = i.db.Close()
 	}
 	if i.lock != nil {
-		if i.strange { // removed while it is held: no process waits for it
+		if i.madeLock { // removed while it is held: no process waits for it
 			err = errors.Join(err, i.fs.Remove(i.path(lockFile)))
 		}
 		err = errors.Join(err, i.lock.Close())
@@ -104,7 +104,7 @@ func (i *Inspection) tables() (*lsm.DB, error) {
 	i.opened = true
 	var fatal error
 	i.opts = &lsm.Options{
-		FS: i.rest, ReadOnly: true, DisableWAL: true, MaxOpenFiles: 500, MemTableSize: 256 << 10,
+		FS: i.readOnly, ReadOnly: true, DisableWAL: true, MaxOpenFiles: 500, MemTableSize: 256 << 10,
 		DisableConsistencyCheck: true, // checkTables does that in more detail
 		Logger:                  storeLogger{slog.New(slog.DiscardHandler), func(err error) { fatal = err }},
 		CacheSize:               32 << 20,
@@ -211,7 +211,7 @@ func (i *Inspection) State(progress func(done, total int64)) (*State, error) {
 	if j.Replicated { // its void entries would count
 		return nil, fmt.Errorf("the journal in %s: %w: only \"redoubt journal\" can read it yet", i.dir, journal.ErrReplicated)
 	}
-	e := &Engine{dir: i.dir, fs: i.rest, store: &store{db: db}}
+	e := &Engine{dir: i.dir, fs: i.readOnly, store: &store{db: db}}
 	seq, sums, err := e.store.state()
 	if err != nil {
 		return nil, err
@@ -251,33 +251,35 @@ func (i *Inspection) State(progress func(done, total int64)) (*State, error) {
 	return s, nil
 }
 
-// restFS is a file system that refuses changes.
-type restFS struct {
+// readOnlyFS is a file system that refuses changes.
+type readOnlyFS struct {
 	vfs.FS
 	unfinished bool
 }
 
-var errRest = errors.New("the store is looked at, and must not be changed")
+var errReadOnlyFS = errors.New("the store is open for inspection, and must not be changed")
 
-func (f restFS) Unwrap() vfs.FS                                         { return f.FS }
-func (f restFS) Create(string, vfs.DiskWriteCategory) (vfs.File, error) { return nil, errRest }
-func (f restFS) Link(_, _ string) error                                 { return errRest }
-func (f restFS) Remove(string) error                                    { return errRest }
-func (f restFS) RemoveAll(string) error                                 { return errRest }
-func (f restFS) Rename(_, _ string) error                               { return errRest }
-func (f restFS) MkdirAll(string, os.FileMode) error                     { return errRest }
-func (f restFS) ReuseForWrite(_, _ string, _ vfs.DiskWriteCategory) (vfs.File, error) {
-	return nil, errRest
+func (f readOnlyFS) Unwrap() vfs.FS { return f.FS }
+func (f readOnlyFS) Create(string, vfs.DiskWriteCategory) (vfs.File, error) {
+	return nil, errReadOnlyFS
 }
-func (f restFS) OpenReadWrite(string, vfs.DiskWriteCategory, ...vfs.OpenOption) (vfs.File, error) {
-	return nil, errRest
+func (f readOnlyFS) Link(_, _ string) error             { return errReadOnlyFS }
+func (f readOnlyFS) Remove(string) error                { return errReadOnlyFS }
+func (f readOnlyFS) RemoveAll(string) error             { return errReadOnlyFS }
+func (f readOnlyFS) Rename(_, _ string) error           { return errReadOnlyFS }
+func (f readOnlyFS) MkdirAll(string, os.FileMode) error { return errReadOnlyFS }
+func (f readOnlyFS) ReuseForWrite(_, _ string, _ vfs.DiskWriteCategory) (vfs.File, error) {
+	return nil, errReadOnlyFS
+}
+func (f readOnlyFS) OpenReadWrite(string, vfs.DiskWriteCategory, ...vfs.OpenOption) (vfs.File, error) {
+	return nil, errReadOnlyFS
 }
 
 // Lock does nothing: the lock of the whole store is held.
-func (f restFS) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }
+func (f readOnlyFS) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }
 
 // List and Open show REDOUBT.tmp of an unfinished copy as REDOUBT.
-func (f restFS) List(dir string) ([]string, error) {
+func (f readOnlyFS) List(dir string) ([]string, error) {
 	names, err := f.FS.List(dir)
 	for i, name := range names {
 		if f.unfinished && name == unfinishedFile {
@@ -287,7 +289,7 @@ func (f restFS) List(dir string) ([]string, error) {
 	return names, err
 }
 
-func (f restFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
+func (f readOnlyFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	if f.unfinished && f.PathBase(name) == formatFile {
 		name = f.PathJoin(f.PathDir(name), unfinishedFile)
 	}

@@ -79,7 +79,7 @@ func (i *Inspection) Files() (list []File, err error) {
 
 // used is the length of a segment without the preallocated zeros behind its last record.
 func (i *Inspection) used(path string, end int64) (int64, error) {
-	f, err := i.rest.Open(path)
+	f, err := i.readOnly.Open(path)
 	if err != nil {
 		return 0, err
 	}

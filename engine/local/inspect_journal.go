@@ -191,7 +191,7 @@ func (i *Inspection) journalBytes() (total int64, err error) {
 
 // checkEnd returns an error if the end file is missing. It does not read the file.
 func (i *Inspection) checkEnd() error {
-	ended, err := readFormat(i.rest, i.dir)
+	ended, err := readFormat(i.readOnly, i.dir)
 	if err != nil {
 		return err
 	}

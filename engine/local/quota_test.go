@@ -397,14 +397,14 @@ func TestFullDiskIsToldOnce(t *testing.T) {
 	for range 4 {
 		_ = e.Round()
 		q.brim(0)
-		e.look(time.Now())
+		e.checkSpace(time.Now())
 	}
 	if n := strings.Count(log.String(), "the disk is full"); n != 1 {
 		t.Errorf("told %d times:\n%s", n, log.String())
 	}
 	_ = e.Round()
 	q.brim(0)
-	e.look(time.Now().Add(2 * time.Minute))
+	e.checkSpace(time.Now().Add(2 * time.Minute))
 	if n := strings.Count(log.String(), "the disk is full"); n != 2 {
 		t.Errorf("after two minutes told %d times:\n%s", n, log.String())
 	}

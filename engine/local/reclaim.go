@@ -83,7 +83,7 @@ func (e *Engine) reclaimLoop() {
 		if done && err == nil {
 			continue
 		}
-		e.deleted.add(lo, hi) // Engine.look requests a retry
+		e.deleted.add(lo, hi) // Engine.checkSpace requests a retry
 		select {
 		case <-e.stop:
 			return

@@ -39,7 +39,7 @@ type store struct {
 	builds           atomic.Int64 // number of the next table that is built
 	backgroundErrors atomic.Int64
 	corruptions      atomic.Int64
-	told             seldom
+	backgroundLog    logLimit
 	log              *slog.Logger
 }
 
@@ -139,7 +139,7 @@ func (s *store) listener() *lsm.EventListener {
 		BackgroundError: func(err error) {
 			if !errors.Is(err, errFrozen) {
 				s.backgroundErrors.Add(1)
-				if !isFull(err) && s.told.due() { // volume.go logs a full disk
+				if !isFull(err) && s.backgroundLog.due() { // volume.go logs a full disk
 					s.log.Error("background work of the store failed, it will be tried again", "dir", s.dir, "err", err.Error())
 				}
 			}

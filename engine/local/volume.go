@@ -140,26 +140,26 @@ func (v *volume) check(full bool) error {
 // plentyFree is the free space from which on the size of the tables does not matter.
 const plentyFree = 4 << 30
 
-// lookPause is the time between two checks of the free space.
-const lookPause = time.Second
+// checkPause is the time between two checks of the free space.
+const checkPause = time.Second
 
 // volumeLoop checks the free space periodically.
 func (e *Engine) volumeLoop() {
-	ticker := time.NewTicker(lookPause)
+	ticker := time.NewTicker(checkPause)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-e.stop:
 			return
 		case now := <-ticker.C:
-			e.look(now)
+			e.checkSpace(now)
 		}
 	}
 }
 
-// look decides whether the store is full, and logs that at the beginning, once a minute,
+// checkSpace decides whether the store is full, and logs that at the beginning, once a minute,
 // and at the end.
-func (e *Engine) look(now time.Time) {
+func (e *Engine) checkSpace(now time.Time) {
 	was := e.full.Load()
 	room := true
 	if e.volumes[0].free.Load() < plentyFree {
@@ -176,7 +176,7 @@ func (e *Engine) look(now time.Time) {
 	case was == nil:
 	case room && e.disk.waiting.Load() == 0 && e.full.CompareAndSwap(was, nil):
 		e.cleared.Store(now.UnixNano())
-		if e.fullTold.Swap(false) {
+		if e.fullLogged.Swap(false) {
 			e.log.Info("there is space on the disk again, writes go on", "dir", e.dir)
 		}
 		e.disk.retryNow()
@@ -185,7 +185,7 @@ func (e *Engine) look(now time.Time) {
 		}
 		wake(e.writeback)
 	default:
-		e.tellFull(*was, now)
+		e.logFull(*was, now)
 		if e.journal.Last() != e.checkpoint.Load() {
 			wake(e.writeback)
 		}
@@ -198,7 +198,7 @@ func (e *Engine) noRoom(v *volume, cause error) error {
 	full := fmt.Errorf("%w: the disk of %s is full (%w): free space there or delete keys (DEL, UNLINK and FLUSHALL work), then writes go on by themselves",
 		engine.ErrReadOnly, v.dir, cause)
 	if e.full.Swap(&full) == nil {
-		e.tellFull(full, time.Now())
+		e.logFull(full, time.Now())
 	}
 	return full
 }
@@ -206,11 +206,11 @@ func (e *Engine) noRoom(v *volume, cause error) error {
 // clearPause is how long the disk must have had room before a full disk is logged at once.
 const clearPause = 10 * time.Second
 
-func (e *Engine) tellFull(full error, now time.Time) {
-	last := e.fullToldAt.Load()
-	again := !e.fullTold.Load() && now.UnixNano()-e.cleared.Load() > int64(clearPause)
-	if (last == 0 || again || now.UnixNano()-last > int64(logPause)) && e.fullToldAt.CompareAndSwap(last, now.UnixNano()) {
-		e.fullTold.Store(true)
+func (e *Engine) logFull(full error, now time.Time) {
+	last := e.fullLoggedAt.Load()
+	again := !e.fullLogged.Load() && now.UnixNano()-e.cleared.Load() > int64(clearPause)
+	if (last == 0 || again || now.UnixNano()-last > int64(logPause)) && e.fullLoggedAt.CompareAndSwap(last, now.UnixNano()) {
+		e.fullLogged.Store(true)
 		e.log.Error("the disk is full, writes are refused", "dir", e.dir, "err", full.Error())
 	}
 }

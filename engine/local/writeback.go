@@ -99,7 +99,7 @@ func (e *Engine) Round() error {
 	if err != nil {
 		err = fmt.Errorf("writing rows back: %w", err)
 		e.roundErrors.Add(1)
-		if e.failure.Load() == nil && !e.closed.Load() && e.full.Load() == nil && e.roundTold.due() {
+		if e.failure.Load() == nil && !e.closed.Load() && e.full.Load() == nil && e.roundLog.due() {
 			e.log.Error("writing rows to the store failed, it will be tried again", "dir", e.dir, "err", err.Error())
 		}
 		e.roundErr.Store(&err)
@@ -118,12 +118,12 @@ func (e *Engine) Round() error {
 // logPause is the time between two log lines about a failure that persists.
 const logPause = time.Minute
 
-// seldom is due once per logPause.
-type seldom struct{ last atomic.Int64 }
+// logLimit limits how often a message is logged: due reports true at most once per logPause.
+type logLimit struct{ last atomic.Int64 }
 
-func (s *seldom) due() bool {
-	now, last := time.Now().UnixNano(), s.last.Load()
-	return (last == 0 || now-last > int64(logPause)) && s.last.CompareAndSwap(last, now)
+func (l *logLimit) due() bool {
+	now, last := time.Now().UnixNano(), l.last.Load()
+	return (last == 0 || now-last > int64(logPause)) && l.last.CompareAndSwap(last, now)
 }
 
 // room returns a channel that is closed when the next round ends.

@@ -1,6 +1,6 @@
 // Package arena allocates bytes outside the Go heap. The resident set keeps its
-// rows here: millions of rows are then a few thousand objects to the collector,
-// and a row is named by a number of 40 bits instead of a pointer.
+// rows here: millions of rows are then a few thousand objects to the garbage
+// collector, and a row is named by a number of 40 bits instead of a pointer.
 //
 // Approach. One range of addresses is reserved at the start and never moves, so
 // a Ref is an offset into one long slice and reading needs no table and no
@@ -32,12 +32,12 @@
 //
 // Locks: one per class for its pages, one (the pool's) for units and chunks,
 // taken in this order. Readers take none: memory once granted stays readable
-// until Close, also after Free and Trim, when it reads as anything.
+// until Close, also after Free and Trim, when its contents are undefined.
 //
 // Rejected: a mapping per huge allocation (a reader without a lock could fault;
 // giving the memory back inside the range does the same), free lists threaded
 // through the slots (each Alloc and Free would touch the row's own line, and a
-// stray write would ruin the allocator), Go memory (the collector).
+// stray write would ruin the allocator), Go memory (the garbage collector).
 package arena
 
 import (
@@ -70,9 +70,9 @@ const (
 // Ref names an allocation: its place in units of 16 bytes, below 1<<40. 0 is none.
 type Ref uint64
 
-// Arena is an allocator. All methods but Close may be called by many goroutines
-// at once. A live allocation belongs to its maker: the arena does not guard
-// its bytes.
+// Arena is an allocator. All methods but Close may be called concurrently. The
+// bytes of an allocation belong to the caller of Alloc: the arena does not guard
+// them.
 type Arena struct {
 	memory
 	grain   int // pages given back to the system at a time
@@ -102,8 +102,8 @@ func New(options ...Option) *Arena {
 	return a
 }
 
-// Close gives all memory back. Nothing of the arena may be used afterwards, and
-// slices got from it must be gone.
+// Close gives all memory back. Neither the arena nor a slice of its memory may be
+// used afterwards.
 func (a *Arena) Close() {
 	a.unreserve()
 	a.mapped.Store(0)
@@ -158,9 +158,9 @@ func (a *Arena) Alloc(n int) (Ref, error) {
 	return r, nil
 }
 
-// Free ends an allocation: r is what Alloc gave, n what it was asked for, or any
-// n of the same Round. A call that cannot be right (freed before, another size)
-// changes nothing and is counted by Misused: a leak is better than two owners.
+// Free ends the allocation r of n bytes, or of another n with the same Round. A call
+// that cannot be right (freed before, another size) changes nothing and is counted
+// by Misused: a leak is better than two owners.
 func (a *Arena) Free(r Ref, n int) {
 	if uint(n) > maxSmall {
 		if !a.freeLarge(r, n) {
@@ -192,7 +192,7 @@ func (a *Arena) Free(r Ref, n int) {
 	}
 }
 
-// page finds the page in which r lies. It may be in use as anything.
+// page returns the page in which r lies, whatever it is used for.
 func (a *Arena) page(r Ref) *page {
 	i := r >> refChunk
 	if i >= Ref(len(a.chunks)) {
@@ -205,17 +205,17 @@ func (a *Arena) page(r Ref) *page {
 	return &ch.pages[r>>refPage%chunkPages]
 }
 
-// Mapped is what was taken from the system and not given back: the arena's share
-// of the process's memory is at most this. Bookkeeping on the Go heap is not in
-// it: 0.25 %, and up to 1 % where rows are shorter than 128 bytes.
+// Mapped is the memory taken from the system and not given back, the most that the
+// arena adds to the process's memory. It leaves out the bookkeeping on the Go heap:
+// 0.25 %, and up to 1 % where rows are shorter than 128 bytes.
 func (a *Arena) Mapped() int64 { return a.mapped.Load() }
 
-// Misused counts calls of Free that could not be right. It should be 0 for ever.
+// Misused counts calls of Free that could not be right. It should always be 0.
 func (a *Arena) Misused() int64 { return a.misuse.Load() }
 
 func noMemory(err error) error { return fmt.Errorf("arena: no more memory: %w", err) }
 
-// pool is what the units and chunks share.
+// pool is the state of all units and chunks, under one lock.
 type pool struct {
 	mu     sync.Mutex
 	top    int     // chunks taken into use, and chunk 0, which is never used: a Ref of 0 is none

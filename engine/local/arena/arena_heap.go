@@ -2,9 +2,9 @@
 
 package arena
 
-// The same arena on Go memory: for systems that we do not map memory on, and
-// for the race detector, which sees only the Go heap. Chunks are smaller, and
-// at most 128 GiB are addressed.
+// The same arena on Go memory: for systems without arena_mmap_linux.go, and for the
+// race detector, which sees only the Go heap. Chunks are smaller, and at most 128 GiB
+// are addressed.
 
 const (
 	chunkBits  = 21 // one grain
@@ -32,7 +32,7 @@ func (a *Arena) back(ch *chunk, n int) {
 	}
 }
 
-// canSplit: a chunk is one object.
+// canSplit is false: a chunk is one object.
 const canSplit = false
 
 func (a *Arena) askHuge(*chunk, bool) {}
@@ -55,5 +55,5 @@ func (a *Arena) From(r Ref) []byte {
 	return a.chunks[r>>refChunk].Load().mem[at:]
 }
 
-// Touch does nothing here: it is a read without a lock, meant to be one.
+// Touch does nothing here: the race detector would report the read without a lock.
 func (a *Arena) Touch(Ref) byte { return 0 }

@@ -14,9 +14,9 @@ import (
 
 const chunkBits = 24
 
-// memory is a range of addresses, reserved without access and opened chunk by
-// chunk. It is never closed again before the end: Trim and Free only tell the
-// system to forget the contents, so that a late reader finds zeros, not a fault.
+// memory is a range of addresses, reserved without access and opened chunk by chunk. It
+// stays open until Close: Trim and Free only tell the system to discard the contents, so
+// that a late reader finds zeros and no fault.
 type memory struct {
 	small    bool
 	reserved []byte        // as mapped
@@ -24,7 +24,7 @@ type memory struct {
 	open     atomic.Uint64 // bytes opened, from chunk 1 on
 }
 
-// backing has nothing to say here: the range backs all chunks.
+// backing is empty here: the range backs all chunks.
 //
 //lint:ignore U1000 arena_heap.go uses it
 type backing struct{}
@@ -55,7 +55,7 @@ func (a *Arena) reserve() int {
 	return 0
 }
 
-// hugePages reports whether the system has huge pages of the size we think of.
+// hugePages reports whether the system has huge pages of the size of a grain.
 func hugePages() bool {
 	const dir = "/sys/kernel/mm/transparent_hugepage/"
 	enabled, err := os.ReadFile(dir + "enabled")
@@ -85,7 +85,7 @@ func (a *Arena) grant(i, n int) error {
 	return nil
 }
 
-// canSplit: a part of a chunk can be given back.
+// canSplit is true: a part of a chunk can be given back.
 const canSplit = true
 
 // askHuge has the system use huge pages for a chunk, or no more: else it would fill
@@ -103,7 +103,7 @@ func (a *Arena) askHuge(ch *chunk, on bool) {
 // back has nothing to do: the system gives memory at the first touch.
 func (a *Arena) back(*chunk, int) {}
 
-// release lets the system forget a part of a chunk.
+// release tells the system to discard a part of a chunk.
 func (a *Arena) release(ch *chunk, from, n int) bool {
 	at := ch.index*chunkSize + from
 	return unix.Madvise(a.mem[at:at+n], unix.MADV_DONTNEED) == nil
@@ -122,9 +122,9 @@ func (a *Arena) From(r Ref) []byte {
 	return a.mem[at : at|(chunkSize-1)+1]
 }
 
-// Touch reads a byte at r, so that it comes nearer to the processor. It is safe
-// for every r and at any time before Close, without a lock; what it returns
-// means nothing, but the caller must use it, or the compiler drops the read.
+// Touch reads a byte at r, which brings it into the processor's cache. Touch is safe
+// for every r, without a lock, at any time before Close. The result has no meaning, but
+// the caller must use it, or the compiler drops the read.
 func (a *Arena) Touch(r Ref) byte {
 	at := uint64(r) * align
 	if at-chunkSize >= a.open.Load() {

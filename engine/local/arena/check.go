@@ -6,8 +6,8 @@ import (
 	"math/bits"
 )
 
-// Check verifies every invariant of the arena's bookkeeping and returns what is
-// wrong. It is for tests: nobody else may use the arena meanwhile.
+// Check verifies every invariant of the arena's bookkeeping and returns an error that
+// names those which do not hold. It is for tests: nobody else may use the arena meanwhile.
 func (a *Arena) Check() error {
 	k := &checker{arena: a, used: make([]int, len(a.classes)), pages: make([]int, len(a.classes)), listed: map[*page]bool{}}
 	for i := range a.classes {
@@ -116,7 +116,7 @@ func (k *checker) chunk(ch *chunk) {
 		}
 	}
 	for pass, b := range a.pool.bounds[ch.index] {
-		used := a.hide(ch, pass)
+		used := a.unavailable(ch, pass)
 		if b[0] <= chunkUnits && find(used[:], int(b[0]), 1) >= 0 || b[1] <= chunkUnits && find(used[:], int(b[1]), pageUnits) >= 0 {
 			k.fail("chunk %d has more room than its bound %v", ch.index, b)
 		}

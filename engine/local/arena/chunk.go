@@ -5,8 +5,7 @@ import (
 	"math/bits"
 )
 
-// chunk is what is known of 16 MiB of memory. All but pages is guarded by the
-// pool's lock.
+// chunk is the bookkeeping of 16 MiB of memory. The pool's lock guards all of it but pages.
 type chunk struct {
 	pages [chunkPages]page // first, so that a page's room lies in its second cache line
 	index int
@@ -29,8 +28,8 @@ func (g *grains) has(i int) bool { return g[i>>6]>>(i&63)&1 != 0 }
 func (g *grains) add(i int)      { g[i>>6] |= 1 << (i & 63) }
 func (g *grains) drop(i int)     { g[i>>6] &^= 1 << (i & 63) }
 
-// bound remembers failed searches, so that full chunks cost nothing: in a chunk,
-// no run of so many units was found [in this pass][aligned as a page].
+// bound has the results of failed searches, so that full chunks are skipped: the number
+// of units of which a chunk has no run [in this pass][aligned as a page].
 type bound [3][2]uint16
 
 var unknown = func() (b bound) {
@@ -45,10 +44,10 @@ func (ch *chunk) unit(r Ref) int   { return int(r>>refUnit) % chunkUnits }
 
 func (a *Arena) grainUnits() int { return a.grain * pageUnits }
 
-// takeRun finds n free units, for a page aligned as pages are: first in warm
-// grains that are not to be drained, then in all warm ones, which cost nothing
-// more, then anywhere, then in a new chunk; always at the lowest address, so that
-// the high end drains.
+// takeRun takes n free units, for a page aligned as pages are: first in warm grains that
+// are not being drained, then in all warm grains, which take no more memory, then
+// anywhere, then in a new chunk; always at the lowest address, so that the high end
+// drains.
 func (a *Arena) takeRun(n int, aligned bool) (*chunk, int, error) {
 	al, to := 0, 1
 	if aligned {
@@ -61,7 +60,7 @@ func (a *Arena) takeRun(n int, aligned bool) (*chunk, int, error) {
 				continue
 			}
 			ch := a.chunks[i].Load()
-			used := a.hide(ch, pass)
+			used := a.unavailable(ch, pass)
 			if u := find(used[:], n, to); u >= 0 {
 				a.take(ch, u, n)
 				return ch, u, nil
@@ -77,8 +76,8 @@ func (a *Arena) takeRun(n int, aligned bool) (*chunk, int, error) {
 	return ch, 0, nil
 }
 
-// hide returns the units in use, and those that a pass leaves alone.
-func (a *Arena) hide(ch *chunk, pass int) [chunkUnits / 64]uint64 {
+// unavailable returns the units in use, and those that a pass does not take.
+func (a *Arena) unavailable(ch *chunk, pass int) [chunkUnits / 64]uint64 {
 	used, gu := ch.used, a.grainUnits()
 	for g := range chunkUnits / gu {
 		if pass < 2 && !ch.warm.has(g) || pass == 0 && ch.avoid.has(g) {
@@ -116,7 +115,7 @@ func (a *Arena) heat(ch *chunk, unit, n int) {
 	a.mapped.Add(int64(ch.regain(unit, n) * unitSize))
 }
 
-// regain returns how many units of a range were given back, and forgets that.
+// regain clears the gone bits of a range and returns how many were set.
 func (ch *chunk) regain(unit, n int) int {
 	gone := count(ch.gone[:], unit, n)
 	if gone > 0 {
@@ -168,7 +167,7 @@ func (a *Arena) allocLarge(n int) (Ref, error) {
 	return ch.ref(unit), nil
 }
 
-// freeLarge reports false if no such allocation exists.
+// freeLarge frees a run or a huge allocation. It reports false if none begins at r.
 func (a *Arena) freeLarge(r Ref, n int) bool {
 	i := r >> refChunk
 	if n < 0 || i >= Ref(len(a.chunks)) || r%(unitSize/align) != 0 {
@@ -192,7 +191,7 @@ func (a *Arena) freeLarge(r Ref, n int) bool {
 	return true
 }
 
-// length is that of the run or page that starts at a unit, 0 if none does.
+// length returns the number of units of the run or page that begins at a unit, 0 if none does.
 func (ch *chunk) length(unit int) int {
 	if ch.huge != 0 || next(ch.heads[:], unit, 0) != unit {
 		return 0
@@ -262,8 +261,8 @@ func (a *Arena) freeHuge(ch *chunk, r Ref, size int) bool {
 	return true
 }
 
-// Trim gives free memory back to the system, and returns how much it was. Only
-// whole grains go: half a huge page is not given back, it is split. See Sparse.
+// Trim gives free grains back to the system, and returns how many bytes they have. To give
+// back a part of a grain would split a huge page; see Split and Sparse.
 func (a *Arena) Trim() int64 {
 	for i := range a.classes {
 		c := &a.classes[i]
@@ -310,10 +309,10 @@ func (a *Arena) trim(ch *chunk) int64 {
 	return n
 }
 
-// Split gives free units back to the system that lie between used ones, until that is
-// want bytes or there are no more, and returns how much it was. Huge pages are split by
-// this, and none are asked for in these chunks until they are empty: what is there is
-// found more slowly. So it comes after Trim and Sparse.
+// Split gives free units between used ones back to the system, until these are want bytes
+// or there are no more, and returns how many bytes it gave back. That splits huge pages,
+// and none are asked for in such a chunk until the chunk is empty, so reads of it are
+// slower. Split is therefore used after Trim and Sparse.
 func (a *Arena) Split(want int64) int64 {
 	if !canSplit {
 		return 0
@@ -336,7 +335,7 @@ func (a *Arena) splitChunk(ch *chunk) (n int64) {
 	if ch.free == 0 || ch.huge != 0 {
 		return 0
 	}
-	used := a.hide(ch, 1) // what is in use, or not in memory
+	used := a.unavailable(ch, 1) // what is in use, or not in memory
 	for u := 0; u < chunkUnits; {
 		if u = next(used[:], u, ^uint64(0)); u == chunkUnits {
 			break

@@ -65,8 +65,8 @@ func (c *class) init(i int) {
 	c.quarter = (c.slots + buckets - 1) / buckets
 }
 
-// page is what is known of 64 KiB of memory while it is cut into slots. Guarded
-// by the lock of its class; class and sparse are read without it as well.
+// page is the bookkeeping of 64 KiB of memory while it is cut into slots. The lock of its
+// class guards it; class and sparse are also read without the lock.
 type page struct {
 	bits       []uint64 // a set bit is a free slot
 	next, prev *page    // in its list
@@ -101,7 +101,7 @@ func (p *page) cut(c *class) {
 	p.class.Store(c.id)
 }
 
-// put frees the slot at off, in steps of 16. It reports false if there is none in use.
+// put frees the slot at off, in steps of 16. It reports false if no slot in use begins there.
 func (p *page) put(c *class, off int) bool {
 	slot := int(uint64(off) * c.magic >> 24)
 	w, bit := slot>>6, uint64(1)<<(slot&63)
@@ -114,14 +114,14 @@ func (p *page) put(c *class, off int) bool {
 	return true
 }
 
-// used is how many slots of the page are in use.
+// used returns how many slots of the page are in use.
 func (p *page) used(c *class) int { return c.slots - int(p.free) }
 
 func (p *page) empty(c *class) bool { return int(p.free) == c.slots }
 
-// nextPage makes another page the current one: the fullest that has a free slot,
-// else a new one. Within a bucket the page that waited longest is taken: it had
-// the most time to collect free slots.
+// nextPage makes another page the current one: the fullest page with a free slot, else a
+// new page. Within a bucket the page that has waited longest is taken: it has had the most
+// time to collect free slots.
 func (a *Arena) nextPage(c *class) (*page, error) {
 	for b := range c.lists {
 		if p := c.lists[b].head; p != nil {
@@ -159,8 +159,8 @@ func (a *Arena) freePage(c *class, p *page) {
 	a.pool.mu.Unlock()
 }
 
-// refile puts a page with free slots where it belongs among the lists. Bucket 0
-// holds the fullest pages.
+// refile moves a page with free slots to the list of its bucket. Bucket 0 holds the fullest
+// pages.
 func (c *class) refile(p *page) {
 	b := uint8(0)
 	for f := int(p.free) - c.quarter; f > 0; f -= c.quarter {

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// marks is what the last call of Sparse marked.
+// marks has the pages that the last call of Sparse marked.
 type marks struct {
 	mu     sync.Mutex
 	pages  []*page
@@ -31,15 +31,15 @@ func (a *Arena) pages(l lot) []page {
 	return ch.pages[i : i+l.n]
 }
 
-// Sparse chooses pages to be emptied and marks them: no new allocation goes
-// there. The owner then moves each row for which InSparse says yes (Alloc, copy,
-// Free), the pages come free, and Trim can give them back. At most maxBytes are
-// to be moved. Returned is how many there are: 0 means that nothing is worth it.
-// The next call takes back the marks of this one; Sparse(0) does no more.
+// Sparse chooses pages to be emptied and marks them: they get no new allocations. The
+// owner then moves each row for which InSparse reports true (Alloc, copy, Free), the pages
+// become free, and Trim can give them back. Sparse returns how many bytes are to be moved,
+// at most maxBytes; 0 if no page is worth it. The next call removes the marks of this one;
+// Sparse(0) does nothing else.
 //
-// Chosen are first grains less than half used, so that memory can go back to the
-// system, then pages less than half used, so that other classes can have them;
-// emptiest first, and only as many as find room in what stays: moving never
+// Sparse chooses first grains less than half used, so that memory can go back to the
+// system, then pages less than half used, so that other classes can have them; emptiest
+// first, and only as many as fit into the free slots of the other pages: moving rows never
 // needs more memory than there is.
 func (a *Arena) Sparse(maxBytes int) int64 {
 	a.marks.mu.Lock()
@@ -73,8 +73,8 @@ func (a *Arena) InSparse(r Ref) bool {
 	return p != nil && p.sparse.Load()
 }
 
-// survey is what Sparse knows of the arena. It is gathered page by page while
-// others go on, so it is only nearly true, which is enough to choose by.
+// survey is what Sparse knows of the arena. It is collected page by page while the arena
+// is in use, so it is only an estimate, which is enough to choose by.
 type survey struct {
 	grains, pages []lot
 	room, need    []int // slots per class: free in pages that stay, and to be moved
@@ -99,7 +99,7 @@ func (a *Arena) survey() *survey {
 			slabs, free := true, 0
 			for j := first; j < first+a.grain; j++ {
 				p := lot{page: i*chunkPages + j, n: 1}
-				switch c, inUse := a.look(&ch.pages[j]); {
+				switch c, inUse := a.occupancy(&ch.pages[j]); {
 				case c != nil:
 					s.room[c.id-1] += c.slots - inUse
 					p.live = inUse * c.size
@@ -126,29 +126,29 @@ func (a *Arena) survey() *survey {
 			}
 		}
 	}
-	// The emptiest first; of equals the highest, since new runs begin low.
+	// The emptiest first; among equals the highest address, since new runs are taken low.
 	emptiest := func(x, y lot) int { return cmp.Or(x.live-y.live, y.page-x.page) }
 	slices.SortFunc(s.grains, emptiest)
 	slices.SortFunc(s.pages, emptiest)
 	return s
 }
 
-// look returns the class of a page and how many of its slots are in use; nil if
+// occupancy returns the class of a page and how many of its slots are in use; nil if
 // it is not cut into slots.
-func (a *Arena) look(p *page) (of *class, inUse int) {
+func (a *Arena) occupancy(p *page) (of *class, inUse int) {
 	a.locked(p, func(c *class) { of, inUse = c, p.used(c) })
 	return of, inUse
 }
 
-// fits reports whether the rows of a lot find room elsewhere, and if so counts it in.
-// Rows of a grain may move to free pages, those of a single page only to free
-// slots of their class, or nothing would be won.
+// fits reports whether the rows of a lot fit elsewhere, and if so reserves the space in
+// the survey. Rows of a grain may move to free pages, those of a single page only to free
+// slots of their class, or no page would become free.
 func (s *survey) fits(a *Arena, l lot, grain bool) bool {
 	type slab struct{ class, free, used int }
 	slabs := make([]slab, 0, maxGrain)
 	pages := a.pages(l)
 	for j := range pages {
-		if c, inUse := a.look(&pages[j]); c != nil {
+		if c, inUse := a.occupancy(&pages[j]); c != nil {
 			slabs = append(slabs, slab{int(c.id - 1), c.slots - inUse, inUse})
 		}
 	}
@@ -177,7 +177,7 @@ func (s *survey) fits(a *Arena, l lot, grain bool) bool {
 	return false
 }
 
-// mark takes the pages of a lot out of use for Alloc and returns the bytes there.
+// mark excludes the pages of a lot from Alloc and returns the bytes in use there.
 func (a *Arena) mark(l lot) (live int64) {
 	pages := a.pages(l)
 	for j := range pages {
@@ -199,7 +199,7 @@ func (a *Arena) mark(l lot) (live int64) {
 	return live
 }
 
-// locked calls f with the class of a page, if it has one, locked.
+// locked calls f with the class of a page, if it has one, while the class is locked.
 func (a *Arena) locked(p *page, f func(c *class)) {
 	if id := p.class.Load(); id != 0 {
 		c := &a.classes[id-1]
@@ -229,7 +229,7 @@ func (a *Arena) unmark() {
 	a.marks.pages, a.marks.avoids = a.marks.pages[:0], a.marks.avoids[:0]
 }
 
-// avoid keeps new pages and runs away from a grain while there is room elsewhere.
+// avoid has new pages and runs taken from a grain only when there is no room elsewhere.
 func (a *Arena) avoid(ch *chunk, g int) {
 	a.pool.mu.Lock()
 	ch.avoid.add(g)

@@ -4,11 +4,12 @@ import (
 	"bytes"
 )
 
-// Counting without walking: the tree knows how many rows live below each node.
+// Counting without walking: each node of the tree has the number of live rows below it.
 
-// ranked locks the part of a range and returns it, if its tree can count the rows of the
-// range: all are resident and no pending deletion overlaps it. Else it returns nil.
-func (s *Set) ranked(lo, hi []byte) *part {
+// lockCountable locks the part of a range and returns it, if the part's tree can count the rows
+// of the range: all of them are resident and no pending deletion overlaps the range. Else it
+// returns nil.
+func (s *Set) lockCountable(lo, hi []byte) *part {
 	no := Part(lo)
 	p := s.parts[no].Load()
 	if p == nil || Part(hi) != no && !bytes.Equal(hi, PartKey(no+1)) {
@@ -28,9 +29,9 @@ func (s *Set) ranked(lo, hi []byte) *part {
 	return p
 }
 
-// Count counts the rows of a range, if that takes no walk.
+// Count counts the rows of a range. ok is false if that would take a walk.
 func (s *Set) Count(lo, hi []byte) (n int, ok bool) {
-	p := s.ranked(lo, hi)
+	p := s.lockCountable(lo, hi)
 	if p == nil {
 		return 0, false
 	}
@@ -38,10 +39,10 @@ func (s *Set) Count(lo, hi []byte) (n int, ok bool) {
 	return p.tree.rank(hi) - p.tree.rank(lo), true
 }
 
-// Nth appends the key of the n-th row of a range, counted from 0, to b, if that takes
-// no walk. found reports whether there is one.
+// Nth appends the key of the n-th row of a range, counted from 0, to b. found reports whether
+// there is such a row; ok is false if that would take a walk.
 func (s *Set) Nth(lo, hi []byte, n int, b []byte) (key []byte, found, ok bool) {
-	p := s.ranked(lo, hi)
+	p := s.lockCountable(lo, hi)
 	if p == nil {
 		return b, false, false
 	}
@@ -57,11 +58,11 @@ func (s *Set) Nth(lo, hi []byte, n int, b []byte) (key []byte, found, ok bool) {
 	return append(b, key...), true, true
 }
 
-// Edge appends the key and the value of the first row of a range, or of the last
-// one if reverse, to b, if that takes no walk. It returns the length of the key, and whether
-// there is such a row.
+// Edge appends the key and the value of the first row of a range, or of the last row if
+// reverse, to b. key is the length of the key; found reports whether there is such a row; ok is
+// false if that would take a walk.
 func (s *Set) Edge(lo, hi []byte, reverse bool, b []byte) (row []byte, key int, found, ok bool) {
-	p := s.ranked(lo, hi)
+	p := s.lockCountable(lo, hi)
 	if p == nil {
 		return b, 0, false, false
 	}

@@ -8,12 +8,11 @@ import (
 	"redoubt/engine/local/arena"
 )
 
-// Dirty rows are what the store does not have. Each part lists its own. A
-// write-back round takes the list of a part and leaves an empty one in its
-// place (Take), copies the rows (Copy), and marks them clean when the store has them
-// (Finish), or puts them back (Return). A row that is changed meanwhile
-// moves to the new list and is not the round's any more: the journal has its new
-// state, which is what counts.
+// Dirty rows are rows whose newest state is not in the store yet. Each part lists its own.
+// A write-back round takes the list of a part and leaves an empty list in its place (Take),
+// copies the rows (Copy), and marks them clean when the store has them (Finish), or puts
+// them back (Return). A row that is changed during the round moves to the new list and is
+// left to the next round: the journal has the new state.
 
 // mark makes a row dirty, in the current list.
 func (s *Set) mark(p *part, ref arena.Ref, r row) {
@@ -31,6 +30,7 @@ func (s *Set) mark(p *part, ref arena.Ref, r row) {
 	s.enlist(p, ref, r)
 }
 
+// enlist appends a row to the current list.
 func (s *Set) enlist(p *part, ref arena.Ref, r row) {
 	list := p.lists[p.cur]
 	if len(list) == 0 && cap(list) == 0 {
@@ -38,8 +38,8 @@ func (s *Set) enlist(p *part, ref arena.Ref, r row) {
 	}
 	r.setPlace(uint32(len(list)))
 	p.lists[p.cur] = append(list, ref)
-	r.unset(loaded | second)
-	r.set(dirty | uint32(p.cur)*second)
+	r.unset(loaded | secondList)
+	r.set(dirty | uint32(p.cur)*secondList)
 }
 
 // undirty takes a row off its list.
@@ -50,8 +50,8 @@ func (s *Set) undirty(p *part, r row) {
 	s.dirtyRows.Add(-1)
 }
 
-// Take begins the write-back of a part. It reports false if there is nothing to
-// write.
+// Take begins the write-back of a part: the current list is the round's from now on, and
+// new dirty rows go to the other list. Take reports false if there is nothing to write.
 func (s *Set) Take(no int) bool {
 	p := s.parts[no].Load()
 	if p == nil {
@@ -72,6 +72,7 @@ func (s *Set) Take(no int) bool {
 	return some
 }
 
+// eachDeletion calls f for every pending deletion of the part.
 func (p *part) eachDeletion(f func(*deletion)) {
 	for _, d := range p.gone {
 		f(d)
@@ -116,13 +117,12 @@ const (
 	copyBytes = 1 << 20
 )
 
-// largeList is from how many dirty rows on the part's tree is walked instead of
+// largeList is the number of dirty rows from which on Copy walks the part's tree instead of
 // sorting a copy of them all.
 const largeList = 32 << 10
 
-// Copy gives visit the taken rows of a part in the order of their keys. The
-// bytes are valid during the call. Rows that the store never had and need not
-// hear of are left out.
+// Copy calls visit for the taken rows of a part in the order of their keys. The bytes are
+// valid during the call. A deleted row that the store never had is left out.
 func (s *Set) Copy(no int, visit func(key, value []byte, deleted bool) error) error {
 	p := s.parts[no].Load()
 	if len(p.lists[p.cur^1]) > largeList {
@@ -154,6 +154,7 @@ func (s *Set) eachTaken(p *part, f func(row) bool) bool {
 	return true
 }
 
+// copyRow copies a taken row into a chunk.
 func (s *Set) copyRow(p *part, r row, c *Chunk) {
 	gone := r.is(dead) || p.pending() && s.deleted(p, r.key(), r.seq(), now)
 	if !gone || r.is(stored) {
@@ -161,7 +162,7 @@ func (s *Set) copyRow(p *part, r row, c *Chunk) {
 	}
 }
 
-// give gives visit rows that were copied, and tells the filter of them.
+// give calls visit for the rows of a chunk, and adds their keys to the filter.
 func (s *Set) give(c *Chunk, visit func(key, value []byte, deleted bool) error) error {
 	return c.each(func(key, value []byte, deleted bool) error {
 		if deleted {
@@ -173,8 +174,8 @@ func (s *Set) give(c *Chunk, visit func(key, value []byte, deleted bool) error) 
 	})
 }
 
-// copyByKey is Copy for large rows, with c for room. It copies and sorts their keys, and then some rows at
-// a time. Those that were changed meanwhile are not the round's any more.
+// copyByKey is Copy for large rows; c is its buffer. It copies and sorts the keys, and then
+// copies the rows a few at a time. Rows that were changed meanwhile are left to the next round.
 func (s *Set) copyByKey(p *part, c *Chunk, visit func(key, value []byte, deleted bool) error) error {
 	taken := int(p.cur ^ 1)
 	var keys Chunk
@@ -200,7 +201,7 @@ func (s *Set) copyByKey(p *part, c *Chunk, visit func(key, value []byte, deleted
 	return nil
 }
 
-// copyWalk is Copy by the tree.
+// copyWalk is Copy for many rows: it walks the part's tree.
 func (s *Set) copyWalk(p *part, visit func(key, value []byte, deleted bool) error) error {
 	var c Chunk
 	taken := int(p.cur ^ 1)
@@ -232,9 +233,9 @@ func (s *Set) copyWalk(p *part, visit func(key, value []byte, deleted bool) erro
 func (s *Set) Finish(no int) {
 	p := s.parts[no].Load()
 	taken := p.cur ^ 1
-	// The range deletes first: they would hide from readers what the round wrote
-	// behind them, once that is evicted. A reader that has read the store before this round
-	// may have rows that only they hide: removals tells them.
+	// The range deletes end first: once the rows that the round wrote behind them are evicted,
+	// the deletes would hide these rows. A reader that has read the store before this round may
+	// hold rows that only the deletes hid; the changed count of removals makes it discard them.
 	p.mu.Lock()
 	id := s.snapshots.lastID()
 	p.eachDeletion(func(d *deletion) {
@@ -257,20 +258,20 @@ func (s *Set) Finish(no int) {
 			r.set(stored)
 			if r.is(dead) && s.storedForAll(r.seq()) {
 				s.drop(p, ref, r, engine.Hash(r.key()))
-			} else { // a dead one that a snapshot needs is evicted later
+			} else { // a dead row that a snapshot needs is evicted later
 				s.undirty(p, r)
 			}
 		}
 		p.mu.Unlock()
 	}
 	p.mu.Lock()
-	p.endTurn(taken)
+	p.resetList(taken)
 	s.forget(p)
 	p.mu.Unlock()
 }
 
-// endTurn empties a list that was dealt with.
-func (p *part) endTurn(list uint8) {
+// resetList empties a list at the end of its round.
+func (p *part) resetList(list uint8) {
 	if cap(p.lists[list]) > keepList {
 		p.lists[list] = nil
 	}
@@ -280,7 +281,7 @@ func (p *part) endTurn(list uint8) {
 // keepList is the size up to which an empty list keeps its memory.
 const keepList = 16
 
-// Return ends a write-back that failed: what was taken is dirty still.
+// Return ends a write-back that failed: the taken rows and deletions stay dirty.
 func (s *Set) Return(no int) {
 	p := s.parts[no].Load()
 	p.mu.Lock()
@@ -291,15 +292,16 @@ func (s *Set) Return(no int) {
 			s.enlist(p, ref, s.row(ref))
 		}
 	}
-	p.endTurn(taken)
+	p.resetList(taken)
 	p.eachDeletion(func(d *deletion) { d.taken = false })
 }
 
+// lastID returns the id of the newest snapshot, open or closed.
 func (f *snapshots) lastID() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.last
 }
 
-// Dirty returns how many rows and bytes the store does not have.
+// Dirty returns the number of dirty rows and their bytes.
 func (s *Set) Dirty() (rows, bytes int64) { return s.dirtyRows.Load(), s.dirtyBytes.Load() }

@@ -7,26 +7,27 @@ import (
 	"redoubt/engine/local/arena"
 )
 
-// Eviction uses the clock algorithm: a hand passes over the parts, and in each part over
-// the rows. A row counts up to three uses; the hand takes one away, and evicts a row
-// without any. New rows start without uses, so that rows that are read once, by a scan
-// say, go first. Unlike an LRU list this costs a reader only a byte in a cache line that
-// it has anyway, and no memory; docs/adr/0008 has the figures.
+// Eviction uses the clock algorithm: a hand passes over the parts, and in each part over the
+// rows; one pass over all parts is a lap. A row counts up to three uses. The hand takes one
+// use away, and evicts a row without any. New rows start without uses, so that rows which are
+// read once, by a scan say, go first. Unlike an LRU list this costs a reader one byte in a
+// cache line that the reader has anyway, and no memory; docs/adr/0008 has the figures.
 //
-// A complete part is worth more than its rows: there a miss needs no read of the store. Rows
-// of it are only evicted when most of them are out of use, or when a round of the hand did not
-// find enough elsewhere. So data of twice the memory leaves about half of the parts complete.
+// A complete part is worth more than its rows, since a miss in it needs no read of the store.
+// Its rows are evicted only when most of them are out of use, or when a lap has freed too
+// little elsewhere. So of data twice the size of the memory about half of the parts stay
+// complete.
 
 type hand struct {
-	mu      sync.Mutex
-	no      int
-	cursor  uint64
-	freed   int64       // in this round of the clock
-	vain    int         // rounds in a row in which nothing was freed
-	victims []arena.Ref // room
+	mu        sync.Mutex
+	no        int
+	cursor    uint64
+	freed     int64       // in this lap
+	emptyLaps int         // laps in a row in which nothing was freed
+	victims   []arena.Ref // reused buffer
 }
 
-// Evict frees about want bytes of clean rows and returns how many it freed; less than
+// Evict frees about want bytes of clean rows and returns how many bytes it freed. Less than
 // want means that no more could be evicted now.
 func (s *Set) Evict(want int64) (freed int64) {
 	h := &s.hand
@@ -35,7 +36,7 @@ func (s *Set) Evict(want int64) (freed int64) {
 	for passed := 0; freed < want && passed <= 2*parts; {
 		p := s.parts[h.no].Load()
 		if p != nil {
-			n, next := s.evictFrom(p, h.cursor, h.vain)
+			n, next := s.evictFrom(p, h.cursor, h.emptyLaps)
 			freed += n
 			h.freed += n
 			if h.cursor = next; next != 0 {
@@ -46,8 +47,8 @@ func (s *Set) Evict(want int64) (freed int64) {
 		passed++
 		if h.no++; h.no == parts {
 			h.no = 0
-			if h.vain++; h.freed > 0 {
-				h.vain = 0
+			if h.emptyLaps++; h.freed > 0 {
+				h.emptyLaps = 0
 			}
 			h.freed = 0
 		}
@@ -55,19 +56,19 @@ func (s *Set) Evict(want int64) (freed int64) {
 	return freed
 }
 
-// evictFrom moves the hand over one bucket of a part. vain is how many rounds have freed
-// nothing: after one, rows of complete parts are evicted, and after two pinned rows, too.
-func (s *Set) evictFrom(p *part, cursor uint64, vain int) (freed int64, next uint64) {
+// evictFrom moves the hand over one bucket of a part. After one empty lap rows of complete
+// parts are evicted too, and after two empty laps pinned rows.
+func (s *Set) evictFrom(p *part, cursor uint64, emptyLaps int) (freed int64, next uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.walks.Load() > 0 || cursor == 0 && vain == 0 && p.allComplete() && s.inUse(p) {
+	if p.walks.Load() > 0 || cursor == 0 && emptyLaps == 0 && p.allComplete() && s.inUse(p) {
 		return 0, 0
 	}
 	if cursor == 0 {
 		s.disorder(p)
 	}
 	victims := s.hand.victims[:0]
-	sparesPinned := vain < 2 && s.sparesPinned()
+	sparesPinned := emptyLaps < 2 && s.sparesPinned()
 	next = p.tab.walk(cursor, func(ref arena.Ref) {
 		r := s.row(ref)
 		if sparesPinned && r.is(pinned) && !r.is(dead) {
@@ -103,10 +104,10 @@ func (s *Set) inUse(p *part) bool {
 	return seen > 0 && 2*used > seen
 }
 
-// Bytes is the memory that the set takes: rows, and what finds them.
+// Bytes is the memory that rows, tables and trees take.
 func (s *Set) Bytes() int64 { return s.bytes.Load() }
 
-// Mapped is the memory that the rows, and what finds them, have taken from the system.
+// Mapped is the memory that the set's arena has taken from the system.
 func (s *Set) Mapped() int64 { return s.arena.Mapped() }
 
 // Trim gives free memory back to the system.

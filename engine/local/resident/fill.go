@@ -6,12 +6,11 @@ import (
 	"redoubt/engine"
 )
 
-// A Filling loads the rows of a part from the store while commits go on, so that
-// the part becomes complete again. It relies on the count of removals: if no row has
-// been evicted from the part since before the store was read, a row that is not
-// resident is as the store has it.
+// A Filling loads the rows of a part from the store while commits go on, so that the part
+// becomes complete again. It relies on part.removals: if no row has left the part since before
+// the store was read, then a row that is not resident is as the store has it.
 
-// Filling is the filling of one part, or of one unit.
+// Filling loads one part, or one unit.
 type Filling struct {
 	s        *Set
 	p        *part
@@ -31,8 +30,8 @@ func (s *Set) MarkVacant(no int) {
 	}
 }
 
-// Fill begins to fill a part; nil if it is complete. The store must be read after
-// this call.
+// Fill begins to fill a part. It returns nil if the part is complete. The store must be read
+// after this call.
 func (s *Set) Fill(no int) *Filling {
 	if s.parts[no].Load() == nil && s.isVacant(no) {
 		return nil
@@ -46,8 +45,8 @@ func (s *Set) Fill(no int) *Filling {
 	return &Filling{s: s, p: p, removals: p.removals}
 }
 
-// FillUnit is Fill for the unit of a key, whose rows are pinned: that other rows leave the
-// part does not matter. nil if it is complete.
+// FillUnit is Fill for the unit of a key, whose rows are pinned: other rows may leave the part
+// meanwhile. It returns nil if the unit is complete.
 func (s *Set) FillUnit(key []byte) *Filling {
 	p := s.part(Part(key))
 	p.mu.RLock()
@@ -62,7 +61,7 @@ func (s *Set) FillUnit(key []byte) *Filling {
 // Unit is the prefix of the keys that FillUnit fills.
 func (f *Filling) Unit() []byte { return f.unit }
 
-// valid reports whether no row has been evicted that matters to the filling.
+// valid reports whether no row that belongs to the filling has been evicted since it began.
 func (f *Filling) valid() bool {
 	if f.unitOnly {
 		return f.p.pinnedRemovals == f.removals
@@ -70,8 +69,8 @@ func (f *Filling) valid() bool {
 	return f.p.removals == f.removals
 }
 
-// Add loads rows of the store, which come in order. ok is false if the filling is void:
-// the part must then be read anew.
+// Add loads rows that were read from the store, in the order of their keys. ok is false if the
+// filling is not valid any more: the part must then be read anew.
 func (f *Filling) Add(rows *Chunk) (ok bool, err error) {
 	f.p.mu.Lock()
 	defer f.p.mu.Unlock()
@@ -93,14 +92,15 @@ func (f *Filling) Add(rows *Chunk) (ok bool, err error) {
 	return err == nil, err
 }
 
+// endUnit marks the unit whose rows were added as complete.
 func (f *Filling) endUnit() {
 	if len(f.unit) > 0 {
 		f.p.units.set(f.unit, true)
 	}
 }
 
-// Done ends a filling to which all rows of the part, or of the unit, were added. It
-// returns false if the filling is void.
+// Done ends a filling to which all rows of the part, or of the unit, were added. It returns
+// false if the filling is not valid any more.
 func (f *Filling) Done() bool {
 	f.p.mu.Lock()
 	defer f.p.mu.Unlock()
@@ -118,6 +118,8 @@ func (f *Filling) Done() bool {
 // Put adds a row to a chunk that is given to Add.
 func (c *Chunk) Put(key, value []byte) { c.add(key, value, false) }
 
-// Len and Size tell how much a chunk holds.
-func (c *Chunk) Len() int  { return len(c.items) }
+// Len is the number of rows in the chunk.
+func (c *Chunk) Len() int { return len(c.items) }
+
+// Size is the number of their bytes.
 func (c *Chunk) Size() int { return len(c.data) }

@@ -9,10 +9,10 @@ import (
 	"redoubt/engine/local/arena"
 )
 
-// keyFilter is a Bloom filter of the keys that the store has, of about ten bits for each.
-// Where a unit is not complete, most rows that are asked for and are not resident do
-// not exist at all: they are about to be created. If the filter does not have a key,
-// the store need not be asked for it.
+// keyFilter is a Bloom filter of the keys in the store, with about ten bits for each. Where a
+// unit is not complete, most of the rows that are read and are not resident do not exist at
+// all: they are about to be created. If the filter does not have a key, the store need not be
+// read.
 //
 // Invariant: every key that the store has, or will have once the present round
 // is ingested, has been added, if the filter is ready. So:
@@ -22,11 +22,11 @@ import (
 //   - A filter of an empty store is ready at once. Another one is begun between
 //     two rounds, and is ready when all keys of the store, as it is then or
 //     later, were added: a key that this walk does not see was added by a round.
-//   - Nothing is ever taken out. Keys that were deleted cost room, and reads of
-//     the store that find nothing. When there is no more room, the filter is
-//     given up, and the engine may have another one made.
+//   - Nothing is ever taken out. Keys that were deleted cost memory, and reads of
+//     the store that find nothing. When the filter has reached its limit it is
+//     dropped, and the engine may have another one made.
 //
-// Snapshots do not use it: they may look at a store from before it was begun.
+// Snapshots do not use the filter: they may show a store from before it was begun.
 //
 // The filter is blocked: a key is one bit in each of the eight words of one line
 // of the processor's cache. It grows by another generation of twice the size,
@@ -37,8 +37,8 @@ import (
 // levels takes microseconds and a worker, since one may have to be read from disk;
 // Pebble's Get does not use those of the last level, where nearly all keys are.
 type keyFilter struct {
-	now    atomic.Pointer[bloom] // nil: there is none
-	gone   atomic.Int64          // rows that rounds deleted since it was begun
+	now    atomic.Pointer[bloom] // nil if there is none
+	gone   atomic.Int64          // rows that rounds have deleted since the filter was begun
 	ranges atomic.Bool           // a round had a range delete since then
 
 	mu      sync.Mutex // guards changes, and the following fields
@@ -51,15 +51,15 @@ type keyFilter struct {
 type bloom struct {
 	number uint64
 	ready  atomic.Bool
-	gens   atomic.Pointer[[]*generation] // the newest one comes first
+	gens   atomic.Pointer[[]*generation] // newest first
 	bytes  int64
-	tight  bool // the newest generation takes more than it should
+	tight  bool // the newest generation takes keys at tightBits each
 }
 
 type generation struct {
 	lines []line
 	ref   arena.Ref
-	room  int64 // keys that it takes still
+	room  int64 // how many more keys it takes
 }
 
 // line is one line of the processor's cache.
@@ -71,7 +71,7 @@ const (
 	// last one, if there is no memory for another.
 	keyBits   = 10
 	tightBits = 4
-	// The first generation takes a sixteenth of what there may be, within these.
+	// The first generation takes a sixteenth of the limit, within these bounds.
 	leastGeneration, mostFirst = 4 << 10, 4 << 20
 	// A larger generation wastes nothing of the arena's chunks if it takes whole
 	// ones.
@@ -115,15 +115,15 @@ func (f *bloom) has(hash uint64) bool {
 	return false
 }
 
-// excludes reports that the store has no row of this hash. The row's part is locked, and
-// the row is not resident.
+// excludes reports that the store has no row with this hash. The row's part is locked, and the
+// row is not resident.
 func (n *keyFilter) excludes(hash uint64) bool {
 	f := n.now.Load()
 	return f != nil && f.ready.Load() && !f.has(hash)
 }
 
-// BeginFilter begins a filter, in place of one that there may be. No round may be
-// under way. It is of no use before it is ready; the number is for that.
+// BeginFilter begins a new filter in place of the present one, if any. No round may be under
+// way. The filter is not used before FilterReady is called with its number.
 func (s *Set) BeginFilter() (number uint64) {
 	n := &s.filter
 	n.mu.Lock()
@@ -139,8 +139,8 @@ func (s *Set) BeginFilter() (number uint64) {
 	return f.number
 }
 
-// FilterReady tells that the filter of this number has all keys of the store. It reports
-// false if there is no such filter any more.
+// FilterReady declares that the filter with this number has all keys of the store. It reports
+// false if the filter was dropped meanwhile.
 func (s *Set) FilterReady(number uint64) bool {
 	f := s.filter.now.Load()
 	if f == nil || f.number != number {
@@ -150,7 +150,8 @@ func (s *Set) FilterReady(number uint64) bool {
 	return true
 }
 
-// GiveUpFilter drops the filter of a number, which could not be built. Another one is due.
+// GiveUpFilter drops the filter with this number, which could not be built. Another filter is
+// due then.
 func (s *Set) GiveUpFilter(number uint64) {
 	n := &s.filter
 	n.mu.Lock()
@@ -161,8 +162,8 @@ func (s *Set) GiveUpFilter(number uint64) {
 	}
 }
 
-// AddToFilter adds keys of the store, by their hashes. It reports false if there is no
-// filter any more: the keys were too many.
+// AddToFilter adds keys of the store, by their hashes. It reports false if the filter was
+// dropped since the keys were too many.
 func (s *Set) AddToFilter(hashes []uint64) bool {
 	for _, hash := range hashes {
 		s.addToFilter(hash)
@@ -194,7 +195,8 @@ func (s *Set) addToFilter(hash uint64) {
 	n.keys++
 }
 
-// growFilter makes room for more keys.
+// growFilter adds a generation to a filter, or lets the last one take more keys. It reports
+// false if the filter has reached its limit.
 func (s *Set) growFilter(f *bloom) bool {
 	gens := *f.gens.Load()
 	size := min(max(s.filter.limit/16, leastGeneration), mostFirst)
@@ -232,7 +234,7 @@ func (s *Set) growFilter(f *bloom) bool {
 	return true
 }
 
-// dropFilter retires the filter. FreeFilters frees its memory, when no reader can see it.
+// dropFilter retires the filter. FreeFilters frees its memory when no reader can see it.
 func (s *Set) dropFilter() {
 	n := &s.filter
 	f := n.now.Swap(nil)

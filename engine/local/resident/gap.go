@@ -33,8 +33,8 @@ const (
 // tests can have gaps everywhere.
 var GapSteps = 16
 
-// Narrow leaves the gap out of a range of keys of one part that begins in one, or
-// ends in one if it is to be walked backwards.
+// Narrow moves the beginning of a range of keys of one part behind the gap that it lies in, or
+// the end of the range before such a gap if the range is to be walked backwards.
 func (s *Set) Narrow(lo, hi []byte, reverse bool) (_, _ []byte) {
 	p := s.parts[Part(lo)].Load()
 	if p == nil || !p.gapped.Load() {
@@ -70,9 +70,9 @@ func greater(a, b []byte) []byte {
 	return b
 }
 
-// NoteGap notes the result of a walk that was opened by OpenRange and read the store:
-// first is the key of the first live row, nil if there is none, and steps is how many
-// dead rows the walk stepped over before it.
+// NoteGap notes what a walk that was opened by OpenRange, and has read the store, has found:
+// first is the key of the first live row, nil if there is none, and steps is the number of
+// dead rows that the walk stepped over before that row.
 func (r *Range) NoteGap(first []byte, steps int) {
 	if steps < GapSteps || r.origin == nil || len(first) > gapKey || len(r.lo) > gapKey || len(r.hi) > gapKey {
 		return

@@ -6,11 +6,11 @@ import (
 	"redoubt/engine/local/arena"
 )
 
-// The lists of a leaf, its refs and then the hints, lie in the arena: on the Go heap the
-// order of some million rows would be as much memory for the garbage collector as all
-// else together, and outside of the budget.
+// The lists of a leaf, its refs and then its hints, lie in the arena. On the Go heap the order
+// of some million rows would be as much work for the garbage collector as everything else
+// together, and outside of the budget.
 
-// leafStep is by how many entries the lists of a leaf grow.
+// leafStep is the number of entries by which the lists of a leaf grow.
 const leafStep = 8
 
 const entrySize = 16 // a ref and a hint

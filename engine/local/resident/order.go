@@ -7,9 +7,9 @@ import (
 	"redoubt/engine/local/arena"
 )
 
-// Most parts are read and written by key alone, and need no order. A part gets
-// its tree when it is walked, or when it has so many rows that making the
-// tree then would take long, and keeps it while it is walked now and then.
+// Most parts are read and written by key alone, and need no tree. A part gets its tree when it
+// is first walked, or before it has so many rows that making the tree would take long. The part
+// keeps the tree as long as it is walked between two laps of the clock's hand.
 
 const (
 	// alwaysOrdered is the number of rows from which on a part always has a tree.
@@ -19,9 +19,9 @@ const (
 	treeRow  = 22
 )
 
-// order makes the tree of a part whose lock is held exclusively.
+// order makes the tree of a part, if it has none. The part's lock is held exclusively.
 func (s *Set) order(p *part) {
-	p.asked.Store(true)
+	p.walked.Store(true)
 	if p.ordered {
 		return
 	}
@@ -39,20 +39,20 @@ func (s *Set) order(p *part) {
 
 // disorder drops the tree of a small part that was not walked since the last call.
 func (s *Set) disorder(p *part) {
-	if p.ordered && !p.asked.Swap(false) && p.tab.rows < alwaysOrdered/2 {
+	if p.ordered && !p.walked.Swap(false) && p.tab.rows < alwaysOrdered/2 {
 		p.tree.drop()
 		p.ordered = false
 		s.bytes.Add(-int64(p.tab.rows) * treeRow)
 	}
 }
 
-// lockOrdered locks a part shared, with its tree.
+// lockOrdered locks a part shared, and sees to it that the part has its tree.
 func (s *Set) lockOrdered(p *part) {
 	for {
 		p.mu.RLock()
 		if p.ordered {
-			if !p.asked.Load() {
-				p.asked.Store(true)
+			if !p.walked.Load() {
+				p.walked.Store(true)
 			}
 			return
 		}

@@ -6,12 +6,12 @@ import (
 	"redoubt/engine/local/arena"
 )
 
-// Pinned rows. Some rows are few but stand for many others, as the counts by which the rank
-// of one among ten million elements is found. A command reads hundreds of them, in
-// order, and each costs as much to load as a row that is read once. So they are pinned: the
-// clock's hand skips them while they are within their limit and other rows can be evicted,
-// and their unit stays complete. A unit that is not complete after a start is filled when
-// it is first read (engine/local/pinned.go), even if other rows are evicted for that.
+// Pinned rows. Some rows are few but stand for many others, as the counts by which the rank of
+// one among ten million elements is found. A command reads hundreds of them, in order, and to
+// load one costs as much as to load a row that is read once. So they are pinned: the clock's
+// hand skips them while they are within their limit and other rows can be evicted, and their
+// unit stays complete. A unit that is not complete after a start is filled when it is first
+// read (engine/local/pinned.go), even if other rows are evicted for that.
 //
 // All rows of a unit are pinned, or none.
 type pinning struct {
@@ -45,5 +45,5 @@ func (s *Set) pinFlag(key []byte) uint32 {
 	return pinned
 }
 
-// sparesPinned reports whether the hand passes by pinned rows.
+// sparesPinned reports whether the hand skips pinned rows.
 func (s *Set) sparesPinned() bool { return s.pinning.bytes.Load() <= s.pinning.limit.Load() }

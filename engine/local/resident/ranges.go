@@ -9,11 +9,10 @@ import (
 	"redoubt/engine/local/arena"
 )
 
-// Range deletes cost the same for one row and for ten million: a deletion is
-// noted in its part, readers see through the rows that it covers, and these are
-// removed in the background. The deletion itself goes to the store with the next
-// write-back. It is forgotten when its rows are gone from memory, the store has
-// it, and no snapshot needs it.
+// Range deletes cost the same for one row and for ten million: a deletion is noted in its part,
+// readers ignore the rows that it covers, and these rows are removed in the background. The
+// deletion itself goes to the store with the next write-back. It is forgotten when its rows are
+// gone from memory, the store has it, and no snapshot needs it.
 
 // deletion is a range delete that is still pending.
 type deletion struct {
@@ -57,7 +56,8 @@ func (s *Set) anyDeletion(p *part, key []byte, applies func(*deletion) bool) boo
 	return false
 }
 
-// StoreDeleted is what an iterator over the store asks of each row.
+// StoreDeleted reports whether a row that an iterator over the store has come to is deleted for
+// the reader with this id.
 func (s *Set) StoreDeleted(key []byte, id uint64) bool {
 	p := s.parts[Part(key)].Load()
 	if p == nil {
@@ -68,7 +68,7 @@ func (s *Set) StoreDeleted(key []byte, id uint64) bool {
 	return p.pending() && s.storeDeleted(p, key, id)
 }
 
-// deleteRange notes a deletion in those of the locked parts that it touches.
+// deleteRange notes a deletion in those parts of nos, which are locked, that it covers a piece of.
 func (s *Set) deleteRange(nos []uint16, lo, hi []byte, seq, newest uint64) {
 	for _, no := range nos {
 		if int(no) < Part(lo) || int(no) > Part(hi) {
@@ -189,6 +189,7 @@ func (s *Set) Clear() (rows int, more bool) {
 // clearStep is how many rows are looked at under one hold of the lock.
 const clearStep = 256
 
+// clear removes up to clearStep rows that a deletion covers, from at on. next is where to go on.
 func (s *Set) clear(p *part, d *deletion, at []byte) (next []byte, rows int, done bool) {
 	var victims []arena.Ref
 	done = true
@@ -238,6 +239,7 @@ func (s *Set) forget(p *part) {
 	p.ranges = kept
 }
 
+// over reports whether nobody needs the deletion any more.
 func (s *Set) over(d *deletion) bool {
 	return d.cleared && d.storedAt != notStored && d.storedAt < s.snapshots.oldest()
 }

@@ -35,8 +35,8 @@ const (
 	stored
 	// loaded: read from the store and not changed since.
 	loaded
-	// second: the row is in the second list of dirty rows.
-	second
+	// secondList: the row is in the second of the two lists of dirty rows.
+	secondList
 	// heatUnit: the lower of two bits that count uses of the row.
 	heatUnit
 	heatHigh
@@ -102,7 +102,7 @@ func (r row) setValue(value []byte) {
 
 // list is which of the two lists of dirty rows a dirty row is in.
 func (r row) list() int {
-	if r.is(second) {
+	if r.is(secondList) {
 		return 1
 	}
 	return 0

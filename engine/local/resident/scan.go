@@ -50,8 +50,8 @@ func (c *Chunk) each(visit func(key, value []byte, deleted bool) error) error {
 	return nil
 }
 
-// A chunk holds about so much; more of a range is copied when that is used up. The
-// first one is small, since most walks are short.
+// The size of a chunk that a walk copies; the next chunk is copied when it is used up. The
+// first chunk is small, since most walks are short.
 const (
 	firstRows  = 4
 	chunkRows  = 128
@@ -61,10 +61,9 @@ const (
 // Range walks the rows of a range: as they were at a snapshot, or of the present
 // state, in which rows that are changed meanwhile may be shown either way.
 //
-// Where a part of the range is not complete, the store has to be asked for rows
-// that are not here: from there on Store is true, and rows that are deleted are
-// shown as such, so that they hide the store's. A complete part is marked as walked
-// (part.walks) meanwhile, so that no row of it is evicted.
+// Where a part of the range is not complete, the store must be read as well: from there on
+// Store is true, and deleted rows are shown as such, so that they hide the store's. part.walks
+// counts the walks of a complete part, so that no row of it is evicted meanwhile.
 //
 // A Range may be used again for another walk when it is closed.
 type Range struct {
@@ -77,27 +76,27 @@ type Range struct {
 	rows     int // how many the next chunk may have
 	chunk    Chunk
 	refs     []arena.Ref // room
-	touched  byte        // what was read, so that it is read
+	touched  byte        // sum of the bytes read ahead, kept so that the reads are compiled
 	at       []byte      // where in this part to go on, if begun
 	begun    bool
 	id       uint64   // which state is shown
-	snap     Snapshot // of its own, if held
+	snap     Snapshot // the walk's own, if held
 	held     bool
 	walked   *part
 	origin   *part  // for NoteGap: the only part, when it is walked with the store,
 	arrivals uint64 // and its arrivals at the opening
 
-	// Store: the store must be asked for the rows of part From and of those
-	// that come behind it in the direction of the walk.
+	// Store: the store must be read for the rows of part From and of the parts behind it in the
+	// direction of the walk.
 	Store bool
 	From  int
-	// Cold: the walk has ended since the store would have to be asked.
+	// Cold: the walk has ended where the store would have to be read.
 	Cold bool
 }
 
-// OpenRange begins to walk the rows with lo <= key < hi; there is room between
-// the two. If mayStore is false the walk ends where the store would have to be
-// asked. open is as in OpenSnapshot; it is called only if the walk needs a snapshot.
+// OpenRange begins to walk the rows with lo <= key < hi; lo is below hi. If mayStore is false
+// the walk ends where the store would have to be read. open is as in OpenSnapshot; it is called
+// only if the walk needs a snapshot.
 func (s *Set) OpenRange(r *Range, lo, hi []byte, reverse, mayStore bool, open func() uint64) {
 	s.begin(r, lo, hi, reverse)
 	r.mayStore = mayStore
@@ -145,8 +144,8 @@ func (r *Range) openOne(open func() uint64) {
 	}
 }
 
-// enter locks the present part, if it is there and has something to show. It
-// finds out whether the store must be asked.
+// enter locks the present part, if it exists and has rows to show, and decides whether the store
+// must be read.
 func (r *Range) enter() *part {
 	s := r.s
 	p := s.parts[r.no].Load()
@@ -203,7 +202,7 @@ func (r *Range) end() {
 	r.step()
 }
 
-// ID is what the store's rows are to be shown to StoreDeleted with.
+// ID is the id of the reader, for calls of StoreDeleted.
 func (r *Range) ID() uint64 { return r.id }
 
 // Next moves to the next row.
@@ -248,8 +247,8 @@ func (r *Range) Close() {
 	}
 }
 
-// fill copies rows of the part and reports whether there may be more of it; if not
-// it has moved to the next part.
+// fill copies rows of the part into the chunk and reports whether there may be more in the part;
+// if not, fill has moved to the next part.
 //
 // The refs come first, then the rows: so the misses of the processor's cache for
 // different rows overlap.

@@ -66,15 +66,15 @@ type part struct {
 	no      int
 	tab     table
 	tree    tree
-	ordered bool // the tree has the rows
-	asked   atomic.Bool
+	ordered bool        // the tree has the rows
+	walked  atomic.Bool // since the last call of disorder
 
 	othersComplete bool // units without an entry are complete
 	units          units
 	removals       uint64
-	// pinnedRemovals counts those of them that were kept.
+	// pinnedRemovals counts the removals of pinned rows.
 	pinnedRemovals uint64
-	arrivals       uint64 // counts rows that came to live
+	arrivals       uint64 // counts rows that were put and may not have existed
 	gaps           []gap  // see gap.go
 	gapped         atomic.Bool
 
@@ -89,9 +89,9 @@ type part struct {
 	walks atomic.Int32 // walks under way, for which no row may be evicted
 }
 
-// New makes an empty set. unit gives the length of the prefix of a key that
-// names its unit; it may be asked for keys that are shorter than that. empty: the
-// store has no rows, so all units are complete.
+// New makes an empty set. unit returns the length of the prefix of a key that names its unit;
+// the key may be shorter than that. empty says that the store has no rows, so all units are
+// complete.
 func New(unit func(key []byte) int, empty bool) *Set {
 	s := &Set{arena: arena.New(), unit: unit}
 	s.appliers.New = func() any { return new(applier) }
@@ -105,7 +105,7 @@ func New(unit func(key []byte) int, empty bool) *Set {
 	return s
 }
 
-// Close gives the memory back. Nobody may use the set any more.
+// Close gives the memory back. The set must not be used afterwards.
 func (s *Set) Close() { s.arena.Close() }
 
 // Part returns the number of the part that a key belongs to.
@@ -140,8 +140,8 @@ type State uint8
 // The states that Get returns.
 const (
 	Absent  State = iota // there is no such row
-	Found                // there is
-	Unknown              // the store has to be asked
+	Found                // there is such a row
+	Unknown              // the store must be read
 )
 
 // now is the id of a reader that sees the latest state.
@@ -173,7 +173,7 @@ func (s *Set) Get(key []byte, hash uint64, dst []byte) (value []byte, state Stat
 	return dst, state, token
 }
 
-// Known reports whether Get would answer without the store.
+// Known reports whether Get would return another state than Unknown.
 func (s *Set) Known(key []byte, hash uint64) bool {
 	p := s.parts[Part(key)].Load()
 	if p == nil {
@@ -184,7 +184,7 @@ func (s *Set) Known(key []byte, hash uint64) bool {
 	return s.find(p, hash, key) != 0 || s.missing(p, key, hash) == Absent
 }
 
-// missing is the present state of a row that is not resident.
+// missing returns the present state of a row that is not resident.
 func (s *Set) missing(p *part, key []byte, hash uint64) State {
 	state := s.absent(p, key, now)
 	if state == Unknown && s.filter.excludes(hash) {
@@ -193,8 +193,8 @@ func (s *Set) missing(p *part, key []byte, hash uint64) State {
 	return state
 }
 
-// absent is the state of a row that is not resident, and has not changed since
-// the snapshot if id is not now.
+// absent returns the state of a row that is not resident and, if id is not now, has not changed
+// since the snapshot.
 func (s *Set) absent(p *part, key []byte, id uint64) State {
 	switch {
 	case p.pending() && s.storeDeleted(p, key, id):
@@ -285,7 +285,7 @@ func (s *Set) load(p *part, key []byte, hash uint64, value []byte, found bool) e
 // SetLoadStamp gives the number of the last commit that was replayed.
 func (s *Set) SetLoadStamp(seq uint64) { s.loadStamp.Store(seq) }
 
-// create adds a row that is not there.
+// create adds a row that is not resident.
 func (s *Set) create(p *part, key []byte, hash uint64, value []byte, seq uint64, flags uint32) (arena.Ref, error) {
 	if len(key) > math.MaxUint32 || len(value) > math.MaxUint32 {
 		return 0, fmt.Errorf("%w: a row of %d bytes", engine.ErrFull, len(key)+len(value))
@@ -328,7 +328,8 @@ func (s *Set) drop(p *part, ref arena.Ref, r row, hash uint64) {
 	s.remove(p, ref, r, hash)
 }
 
-// remove is drop for a row that the store has never had: see the invariants.
+// remove is drop for a row that the store has never had; it does not count as a removal
+// (invariant 3).
 func (s *Set) remove(p *part, ref arena.Ref, r row, hash uint64) {
 	if r.is(dirty) {
 		s.undirty(p, r)
@@ -352,27 +353,28 @@ func (s *Set) remove(p *part, ref arena.Ref, r row, hash uint64) {
 
 func (s *Set) hashOf(ref arena.Ref) uint64 { return engine.Hash(s.row(ref).key()) }
 
-// Enter is called by a commit before it takes its number, Leave after Apply: a
-// cut falls between commits.
+// Enter is called by a commit before it takes its number.
 func (s *Set) Enter() { s.gate.RLock() }
+
+// Leave is called by a commit after Apply.
 func (s *Set) Leave() { s.gate.RUnlock() }
 
-// Cut calls f while no commit is between its number and its last row.
+// Cut calls f while no commit is between Enter and Leave.
 func (s *Set) Cut(f func()) {
 	s.gate.Lock()
 	defer s.gate.Unlock()
 	f()
 }
 
-// applier is room for a commit to work in.
+// applier is the working memory of a commit.
 type applier struct {
 	nos     []uint16
 	refs    []arena.Ref
-	touched byte // what was read, so that it is read
+	touched byte // as in Range
 }
 
-// Apply makes a commit visible, all of it at one moment. An error means that
-// memory could not be had, and that the rows before it are applied.
+// Apply makes a commit visible, all of it at one moment. An error means that there was no
+// memory for a row, and that the rows before it are applied.
 func (s *Set) Apply(b *engine.Batch, seq uint64) (err error) {
 	a := s.appliers.Get().(*applier)
 	a.nos = a.nos[:0]
@@ -528,9 +530,9 @@ func (s *Set) delete(p *part, key []byte, hash uint64, seq, newest uint64) error
 	return nil
 }
 
-// keepDead is up to which size a row that is deleted stays where it is, with its old value. It is
-// removed when the store has its deletion; to give a few bytes
-// back until then is not worth moving it, which is most of what deleting it costs.
+// keepDead is the size up to which a deleted row keeps its place and its old value. The row is
+// removed when the store has its deletion; to free a few bytes until then is not worth moving
+// the row, which is most of the cost of a delete.
 const keepDead = 512
 
 // resize makes room for a row of n bytes in the place of r, whose value is then
@@ -558,8 +560,8 @@ func (s *Set) resize(p *part, ref arena.Ref, r row, hash uint64, n int) (arena.R
 	return to, moved, nil
 }
 
-// move copies a row, or the first part of it, to another place and has
-// everything point there.
+// move copies a row, or the first part of it, to another place and changes the table, the tree
+// and the list of dirty rows to point there.
 func (s *Set) move(p *part, ref, to arena.Ref, r, moved row, hash uint64) {
 	copy(moved, r)
 	p.tab.replace(hash, ref, to)
@@ -571,17 +573,16 @@ func (s *Set) move(p *part, ref, to arena.Ref, r, moved row, hash uint64) {
 	}
 }
 
-// Room is what Prefetch works in.
+// Room is Prefetch's working memory. It may be used again by the next call.
 type Room struct {
 	refs    []arena.Ref
-	touched byte // what was read, so that it is read
+	touched byte // as in Range
 }
 
-// Prefetch brings rows into the processor's cache. The look-up of a row is a
-// chain of a few cache misses; here the misses of many rows overlap, since
-// nothing in a pass depends on what the pass found for another row. It takes no
-// locks: what it reads may be stale, and serves for nothing else. It returns
-// how many of the rows the store would have to be asked for.
+// Prefetch brings rows into the processor's cache, and returns for how many of them the store
+// would have to be read. The look-up of a row is a chain of a few cache misses; here the misses
+// of many rows overlap, since nothing in a pass depends on what the pass found for another row.
+// The reads take no locks and may be stale; they have no other use.
 func (s *Set) Prefetch(keys [][]byte, room *Room) (cold int) {
 	refs := room.refs[:0]
 	for _, k := range keys {

@@ -8,9 +8,9 @@ import (
 	"redoubt/internal/race"
 )
 
-// table finds rows by the hash of their key. It holds no keys and no pointers to
-// rows: a slot is a word, 24 bits of the hash (the tag) above the 40 bits of the
-// ref; 0 is empty. It is guarded by its part's lock, except for likely.
+// table is a hash table of rows by the hash of their key. It holds no keys and no pointers to
+// rows: a slot is a word, 24 bits of the hash (the tag) above the 40 bits of the ref; 0 is
+// empty. The part's lock guards the table, except for likely.
 //
 // It is extendible hashing: a directory, indexed by the highest bits of the hash,
 // of buckets, each a small table with linear probing in which tags are spread in
@@ -133,9 +133,8 @@ func (s *Set) find(p *part, hash uint64, key []byte) arena.Ref {
 	return 0
 }
 
-// likely is the row that find would probably return, or 0. It may be called at
-// any time without the lock; a caller that follows the answer must be ready for a row
-// that is gone.
+// likely returns the row that find would probably return, or 0. It may be called at any time
+// without the lock; the row may have been removed meanwhile.
 func (t *table) likely(hash uint64) arena.Ref {
 	if race.Enabled {
 		return 0 // slots are read while they are written
@@ -159,7 +158,7 @@ func (t *table) likely(hash uint64) arena.Ref {
 	return 0
 }
 
-// insert adds a row that is not there. It fails only for lack of memory.
+// insert adds a row that is not in the table. It fails only for lack of memory.
 func (t *table) insert(hash uint64, ref arena.Ref) (err error) {
 	b := t.bucket(hash)
 	for b == nil || b.used >= len(b.slots)-len(b.slots)/8 {
@@ -192,7 +191,7 @@ func (b *bucket) add(slot uint64) {
 	b.used++
 }
 
-// place puts a bucket where those of a hash go.
+// place enters a bucket into the directory for the hashes that share the bits of hash.
 func (t *table) place(hash uint64, b *bucket) {
 	d := t.dir.Load()
 	if d == nil {
@@ -275,7 +274,7 @@ func (t *table) replace(hash uint64, old, to arena.Ref) {
 	}
 }
 
-// remove takes a row out.
+// remove removes a row.
 func (t *table) remove(hash uint64, ref arena.Ref) {
 	b := t.bucket(hash)
 	slot := tagOf(hash) | uint64(ref)
@@ -283,7 +282,7 @@ func (t *table) remove(hash uint64, ref arena.Ref) {
 	for b.slots[i] != slot {
 		i = b.next(i)
 	}
-	// Those behind it that it pushed away from their home move back.
+	// The slots behind that are not at their home because of it move back.
 	for j := b.next(i); b.slots[j] != 0; j = b.next(j) {
 		if b.distance(b.home(b.slots[j]), j) >= b.distance(i, j) {
 			b.slots[i], i = b.slots[j], j
@@ -313,9 +312,9 @@ func (t *table) drop() {
 	t.one.Store(nil)
 }
 
-// walk visits the rows of one bucket, the one that cursor leads to, and returns
-// the cursor of the next; 0 behind the last. A walk from 0 to 0 visits every row
-// that stays; some may come twice when buckets split meanwhile.
+// walk visits the rows of the bucket at a cursor, and returns the cursor of the next bucket; 0
+// behind the last. A walk from 0 to 0 visits every row that stays; some rows may be visited
+// twice when buckets split meanwhile.
 func (t *table) walk(cursor uint64, visit func(arena.Ref)) (next uint64) {
 	b := t.bucket(cursor)
 	if b == nil {

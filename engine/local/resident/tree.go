@@ -9,16 +9,15 @@ import (
 	"redoubt/engine/local/arena"
 )
 
-// tree is a B+tree of refs in the order of their rows' keys. Only a new and a
-// removed row touch it; finding one goes by the table.
+// tree is a B+tree of refs in the order of their rows' keys. It changes only when a row is added
+// or removed; a single row is found by the table.
 //
-// Leaves keep their lists in the arena (leaf.go), so that ten million rows are some
-// hundred thousand objects to the collector. Keys are read from the rows; what
-// separates two nodes is a copy, as short as it may be, since rows come and go.
+// Leaves keep their lists in the arena (leaf.go), so that ten million rows are some hundred
+// thousand objects to the garbage collector. Keys are read from the rows; a separator between
+// two nodes is a copy, as short as it may be, since its row may be removed.
 //
-// Dead rows stay until the store has heard of them, and a queue leaves many of
-// them at its beginning: nodes count the rows that live, so that readers of the
-// latest state pass over what is dead.
+// Dead rows stay until the store has their deletion, and a queue leaves many of them at its
+// beginning. So nodes count the live rows, and readers of the latest state skip dead ones.
 type tree struct {
 	set  *Set
 	root *node
@@ -31,7 +30,7 @@ type node struct {
 	refs  []arena.Ref
 	kids  []*node
 	seps  [][]byte
-	lives []int  // of each kid, what its live is
+	lives []int  // the live of each kid
 	live  int    // rows below that are not dead
 	alive uint64 // of a leaf: bit i says that row i is not dead
 	// Of a leaf whose rows, or another node whose separators, are all of one unit;
@@ -62,11 +61,11 @@ func (t *tree) search(n *node, key []byte) (int, bool) {
 	return lo + i, found
 }
 
-// find is search for a row that is there, at a ref.
+// find is search for a row that is in the leaf, by its ref.
 func (t *tree) find(n *node, key []byte, ref arena.Ref) int {
 	if n.hinted {
 		i, _ := n.searchHints(key)
-		for ; i < len(n.refs); i++ { // the row itself need not be looked at
+		for ; i < len(n.refs); i++ { // the row itself need not be read
 			if n.refs[i] == ref {
 				return i
 			}
@@ -181,7 +180,7 @@ func (n *node) kid(key []byte) int {
 	return i
 }
 
-// before has the bits before a place.
+// before returns a word with the lowest i bits set.
 func before(i int) uint64 { return 1<<i - 1 }
 
 // alive is 1 for a row that lives, 0 for a dead one.
@@ -201,7 +200,7 @@ func (n *node) recount() {
 	}
 }
 
-// insert adds a row that is not there.
+// insert adds a row that is not in the tree.
 func (t *tree) insert(key []byte, ref arena.Ref) {
 	if t.root == nil {
 		t.root = new(node)
@@ -280,7 +279,7 @@ func (t *tree) splitLeaf(n *node, i int, key []byte, ref arena.Ref, alive int) (
 	if i == 0 || i == fanout {
 		at = i
 	}
-	// The rows themselves are far: they are not looked at.
+	// The rows themselves are not read: each would be a cache miss.
 	right = &node{alive: n.alive >> at, hinted: n.hinted, prefix: n.prefix}
 	n.alive &= before(at)
 	t.reserve(right, fanout-at+1, 0)
@@ -310,7 +309,7 @@ func separator(a, b []byte) []byte {
 	return bytes.Clone(b[:i+1])
 }
 
-// remove takes a row out; its bytes are still there.
+// remove removes a row, whose bytes can still be read.
 func (t *tree) remove(key []byte, ref arena.Ref) {
 	t.cut(t.root, key, ref, t.alive(ref))
 	t.n--
@@ -356,7 +355,7 @@ func (t *tree) cut(n *node, key []byte, ref arena.Ref, alive int) {
 	}
 }
 
-// without takes a kid and a separator out of a node.
+// without removes a kid and a separator from a node.
 func (n *node) without(kid, sep int) {
 	n.kids = slices.Delete(n.kids, kid, kid+1)
 	n.lives = slices.Delete(n.lives, kid, kid+1)
@@ -504,7 +503,7 @@ func (t *tree) collect(n *node, bound []byte, reverse, living bool, limit int, r
 	return refs
 }
 
-// edge returns the first row of such a walk that is not dead; 0 if there is none.
+// edge returns the first live row of the walk that start describes; 0 if there is none.
 func (t *tree) edge(bound []byte, reverse bool) arena.Ref {
 	var one [1]arena.Ref
 	if refs := t.collect(t.root, bound, reverse, true, 1, one[:0]); len(refs) > 0 {
@@ -513,7 +512,7 @@ func (t *tree) edge(bound []byte, reverse bool) arena.Ref {
 	return 0
 }
 
-// rank is how many rows live below a key.
+// rank returns the number of live rows with a smaller key.
 func (t *tree) rank(key []byte) (n int) {
 	node := t.root
 	if node == nil {
@@ -530,7 +529,7 @@ func (t *tree) rank(key []byte) (n int) {
 	return n + bits.OnesCount64(node.alive&before(i))
 }
 
-// nth returns the row that has so many living ones below it; 0 if there is none.
+// nth returns the live row whose rank is n; 0 if there is none.
 func (t *tree) nth(n int) arena.Ref {
 	node := t.root
 	if node == nil || n < 0 || n >= node.live {

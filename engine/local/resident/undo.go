@@ -7,22 +7,22 @@ import (
 	"sync/atomic"
 )
 
-// Snapshots: while one is open, a commit that changes a row first saves what the
-// row was, once for each snapshot that may ask. Rows that are not changed cost
-// nothing, and without a snapshot nothing is saved at all.
+// Snapshots by undo versions. While a snapshot is open, a commit that changes a row first saves
+// the old version of the row, once for each snapshot that may read it. Rows that are not changed
+// cost nothing, and without a snapshot nothing is saved at all.
 //
-// A snapshot has an id; later ones have greater ids. What is saved carries the
-// id of the newest snapshot then open, and holds for all snapshots up to it.
+// A snapshot has an id; later snapshots have greater ids. A version carries the id of the newest
+// snapshot that was open when it was saved, and holds for all snapshots up to that id.
 //
-// A snapshot also looks at the store as it was when it was opened. So what was
-// dirty then must stay resident until it is closed, even when the store has it
-// by now: see evictable.
+// A snapshot also reads the store as it was when the snapshot was opened. So rows that were dirty
+// then must stay resident until the snapshot is closed, even when the store has them by now: see
+// evictable.
 //
-// What is saved is bounded: a snapshot can be revoked while it is read
-// (Revoke). A reader of a snapshot asks Lost after each read, and discards what it has
-// read if the answer is yes.
+// The memory of versions is bounded: a snapshot can be revoked while it is read (Revoke). A
+// reader of a snapshot calls Lost after each read, and discards what it has read if the snapshot
+// was revoked.
 
-// version is what a row was.
+// version is an old version of a row.
 type version struct {
 	tag   uint64
 	state State // Unknown: as in the store at the time of the snapshot
@@ -38,9 +38,10 @@ type snapshots struct {
 	newest atomic.Uint64
 	first  atomic.Uint64 // the oldest open id; 0 if none
 	base   atomic.Uint64 // the least base of the open ones
-	bytes  atomic.Int64  // what is saved takes about that much
+	bytes  atomic.Int64  // about the memory of all versions
 }
 
+// trace says where a version is, so that it is found when its snapshot is closed.
 type trace struct {
 	p    *part
 	key  string
@@ -48,18 +49,18 @@ type trace struct {
 	size int // of the version, about
 }
 
-// versionSize is about what a version takes besides its value and two copies of the
-// key: entries of a map and of the trail, with the room that both grow by.
+// versionSize is about the memory of a version besides its value and two copies of its key: the
+// entries of a map and of the trail, with the unused capacity of both.
 const versionSize = 256
 
-// Snapshot is the registration of one. Base is the newest commit up to which
-// everything is in the store that it looks at.
+// Snapshot is a registered snapshot. Base is the newest commit up to which everything is in the
+// store that the snapshot reads.
 type Snapshot struct {
 	ID, Base uint64
-	lost     *atomic.Bool // nil for one that cannot be revoked
+	lost     *atomic.Bool // nil if the snapshot cannot be revoked
 }
 
-// Lost reports that the snapshot was revoked: what was read from it last may be wrong.
+// Lost reports that the snapshot was revoked: the last read from it may be wrong.
 func (s Snapshot) Lost() bool { return s.lost != nil && s.lost.Load() }
 
 // OpenSnapshot opens a snapshot of all rows. open is called at its moment, to open one
@@ -75,7 +76,7 @@ func (f *snapshots) register(open func() uint64, lost *atomic.Bool) Snapshot {
 	defer f.mu.Unlock()
 	f.last++
 	snap := Snapshot{ID: f.last, lost: lost}
-	// Registered before the store is looked at: what is dirty now must not leave.
+	// Registered before the snapshot of the store is taken: rows that are dirty now must stay.
 	f.open = append(f.open, snap)
 	f.publish()
 	snap.Base = open()
@@ -108,7 +109,7 @@ func (f *snapshots) oldest() uint64 {
 	return math.MaxUint64
 }
 
-// UndoBytes is about how much memory the versions take that are saved for open snapshots.
+// UndoBytes is about the memory of the versions that are saved for open snapshots.
 func (s *Set) UndoBytes() int64 { return s.snapshots.bytes.Load() }
 
 // Revoke ends the oldest snapshot that can be revoked, and reports whether there was one.
@@ -139,7 +140,7 @@ func (s *Set) CloseSnapshot(snap Snapshot) {
 	}
 	f.open = slices.Delete(f.open, i, i+1)
 	f.publish()
-	oldest := min(f.oldest(), f.last+1) // one may be opened before we are done
+	oldest := min(f.oldest(), f.last+1) // another snapshot may be opened meanwhile
 	n := 0
 	for n < len(f.trail) && f.trail[n].tag < oldest {
 		n++
@@ -174,7 +175,7 @@ func (s *Set) CloseSnapshot(snap Snapshot) {
 	s.clearing.nudge()
 }
 
-// nudge has the clearing look again: it may have waited for a snapshot.
+// nudge wakes the clearing of deleted rows, which may wait for a snapshot to be closed.
 func (c *clearing) nudge() {
 	c.mu.Lock()
 	waiting := len(c.jobs) > 0
@@ -187,8 +188,8 @@ func (c *clearing) nudge() {
 	}
 }
 
-// save keeps what a row is for each open snapshot, before a commit changes it. r
-// is nil if the row is not resident.
+// save saves the present version of a row for each open snapshot, before a commit changes the
+// row. r is nil if the row is not resident.
 func (s *Set) save(p *part, r row, key []byte) {
 	f := &s.snapshots
 	f.mu.Lock()
@@ -201,7 +202,7 @@ func (s *Set) save(p *part, r row, key []byte) {
 		}
 		value, state := s.present(p, r, key, o.ID)
 		if n := len(vs); n > known && vs[n-1].state == state {
-			vs[n-1].tag = o.ID // it is the same for both
+			vs[n-1].tag = o.ID // the same version for both
 			continue
 		}
 		v := version{tag: o.ID, state: state}
@@ -227,7 +228,7 @@ func (s *Set) save(p *part, r row, key []byte) {
 	}
 }
 
-// versionAt returns what was saved of a row for a snapshot; nil if it has not
+// versionAt returns the version of a row that was saved for a snapshot; nil if the row has not
 // changed since.
 func (p *part) versionAt(key []byte, id uint64) *version {
 	vs := p.undo[string(key)]
@@ -239,9 +240,9 @@ func (p *part) versionAt(key []byte, id uint64) *version {
 	return nil
 }
 
-// storedForAll reports that every open snapshot finds a change of commit seq in the
-// store that it looks at.
+// storedForAll reports that every open snapshot finds the changes of commit seq in the store
+// that it reads.
 func (s *Set) storedForAll(seq uint64) bool { return seq <= s.snapshots.base.Load() }
 
-// evictable reports whether a clean row may leave.
+// evictable reports whether a clean row may be evicted.
 func (s *Set) evictable(r row) bool { return r.is(loaded) || s.storedForAll(r.seq()) }

@@ -12,13 +12,14 @@ package resident
 // prefix names the unit of a row.
 func (s *Set) prefix(key []byte) []byte { return key[:min(len(key), s.unit(key))] }
 
-// units is what is known of the units of a part. Those with a prefix of three
-// bytes, of which a part has few, are bits; the others are in a map.
+// units has the entries of a part's units: whether each is complete. Units with a prefix of
+// three bytes, of which a part has few, are bits; the others are in a map.
 type units struct {
 	known, full uint64          // by the third byte, below 64
-	long        map[string]bool // by prefix: is it complete
+	long        map[string]bool // by prefix: whether the unit is complete
 }
 
+// none reports whether no unit has an entry.
 func (u *units) none() bool { return u.known == 0 && len(u.long) == 0 }
 
 // get reports whether a unit is complete, and whether that is known.
@@ -55,7 +56,7 @@ func (u *units) forget(prefix []byte) {
 	delete(u.long, string(prefix))
 }
 
-// allFull reports whether every unit of which something is known is complete.
+// allFull reports whether every unit with an entry is complete.
 func (u *units) allFull() bool {
 	for _, c := range u.long {
 		if !c {
@@ -65,6 +66,7 @@ func (u *units) allFull() bool {
 	return u.known&^u.full == 0
 }
 
+// complete reports whether a unit of the part is complete.
 func (p *part) complete(prefix []byte) bool {
 	if c, known := p.units.get(prefix); known {
 		return c
@@ -75,14 +77,14 @@ func (p *part) complete(prefix []byte) bool {
 // allComplete reports whether all units of the part are complete.
 func (p *part) allComplete() bool { return p.othersComplete && p.units.allFull() }
 
-// markIncomplete notes that the unit has lost a row to the store.
+// markIncomplete notes that a row of the unit was evicted.
 func (p *part) markIncomplete(prefix []byte) {
 	if p.complete(prefix) {
 		p.units.set(prefix, false)
 	}
 }
 
-// covers reports whether the rows of a range are all resident if they exist.
+// covers reports whether all existing rows of a range are resident.
 func (s *Set) covers(p *part, lo, hi []byte) bool {
 	if p.allComplete() {
 		return true
