@@ -44,7 +44,7 @@ func runBackup(args []string, out, log io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	p := newProgress(log)
+	p := newProgress(log, 10*time.Second)
 	n, err := copyStore(i, target, p, true)
 	p.end()
 	if err == nil {
@@ -75,7 +75,7 @@ func runRestore(args []string, out, log io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	p := newProgress(log)
+	p := newProgress(log, 10*time.Second)
 	n, err := copyBackup(*from, target, p)
 	p.end()
 	if err == nil {

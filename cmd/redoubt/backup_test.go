@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"redoubt/engine"
 	"redoubt/engine/local"
@@ -109,7 +110,7 @@ func TestInterruptedCopyIsNoStore(t *testing.T) {
 		to := filepath.Join(t.TempDir(), "b")
 		target, err := newDirSink(to)
 		must(t, err)
-		if _, err := copyStore(i, &interrupted{sink: target, after: n}, newProgress(io.Discard), true); !errors.Is(err, errInterrupted) {
+		if _, err := copyStore(i, &interrupted{sink: target, after: n}, newProgress(io.Discard, time.Hour), true); !errors.Is(err, errInterrupted) {
 			t.Fatal(err)
 		}
 		_, err = local.Open(local.Options{Dir: to, Unit: keyspace.Unit, Logger: slog.New(slog.DiscardHandler)})

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"redoubt/engine/local"
 	"redoubt/keyspace"
@@ -25,7 +26,7 @@ func runCheck(args []string, out, log io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, i.Close()) }()
 	list := &findings{out: out, limit: *limit}
-	checkStore(i, list, newProgress(log))
+	checkStore(i, list, newProgress(log, 10*time.Second))
 	list.end()
 	if n := list.files + list.rows; n > 0 {
 		return fmt.Errorf("%s in %s", inconsistencies(n), i.Dir())

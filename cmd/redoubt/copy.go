@@ -9,10 +9,8 @@ import (
 	"log/slog"
 	"net/url"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"redoubt/copier"
@@ -25,12 +23,6 @@ import (
 
 // redoubt copy: copies all data of one store to another, of any engine. Package copier
 // copies; this file opens the stores and reports to the operator.
-
-func runCopy(args []string, out, log io.Writer) (err error) {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	return copyData(ctx, args, out, log)
-}
 
 // remote is how a shared store is reached.
 type remote struct {
@@ -61,10 +53,7 @@ func copyData(ctx context.Context, args []string, out, log io.Writer) (err error
 	if *to == "" && !*dry {
 		return fmt.Errorf("--to is needed. See: %s --help", f.Name())
 	}
-	p := newProgress(log)
-	if !p.terminal {
-		p.every = 5 * time.Second
-	}
+	p := newProgress(log, 5*time.Second)
 	tls.reader = true
 	src, closeSource, err := openSource(ctx, *from, *tls, p)
 	if err != nil {

@@ -5,18 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os/signal"
 	"strings"
-	"syscall"
+	"time"
 )
 
 // redoubt drop: removes a store from a cluster, so that its prefix is free again.
-
-func runDrop(args []string, out, log io.Writer) error {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	return dropStore(ctx, args, out, log)
-}
 
 func dropStore(ctx context.Context, args []string, out, log io.Writer) (err error) {
 	f := flags("drop", log)
@@ -63,7 +56,7 @@ func dropStore(ctx context.Context, args []string, out, log io.Writer) (err erro
 		fmt.Fprintf(out, "the store of prefix %q has %s; --yes removes them for good\n", at.prefix, number(rows, "row"))
 		return nil
 	}
-	p := newProgress(log)
+	p := newProgress(log, 10*time.Second)
 	err = store.Drop(ctx, func(gone int64) {
 		p.begin("removed")
 		p.show(number(gone, "row"))

@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"redoubt/engine"
@@ -19,12 +17,6 @@ import (
 
 // redoubt export: writes all data to an RDB file. Package exporter writes; this file opens
 // store and file and reports to the operator.
-
-func runExport(args []string, out, log io.Writer) error {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	return exportData(ctx, args, out, log)
-}
 
 // channelChoices are the values of --channels.
 var channelChoices = map[string]exporter.Channels{"refuse": exporter.Refuse, "leave": exporter.Leave, "keep": exporter.Keep}
@@ -50,10 +42,7 @@ func exportData(ctx context.Context, args []string, out, log io.Writer) (err err
 	if _, err := os.Lstat(*to); err == nil && !*overwrite {
 		return fmt.Errorf("%s exists; name another file, or give --overwrite", *to)
 	}
-	p := newProgress(log)
-	if !p.terminal {
-		p.every = time.Second
-	}
+	p := newProgress(log, time.Second)
 	tls.reader = true
 	begun := time.Now()
 	src, closeSource, err := openSource(ctx, *from, *tls, p)

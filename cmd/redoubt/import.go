@@ -9,10 +9,8 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"redoubt/copier"
@@ -24,12 +22,6 @@ import (
 
 // redoubt import: fills a store from the files of a Redis. Package importer imports; this
 // file opens files and stores and reports to the operator.
-
-func runImport(args []string, out, log io.Writer) error {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	return importData(ctx, args, out, log)
-}
 
 func importData(ctx context.Context, args []string, out, log io.Writer) (err error) {
 	f := flags("import", log)
@@ -70,10 +62,7 @@ func importData(ctx context.Context, args []string, out, log io.Writer) (err err
 			return errors.Join(err, i.Abandon())
 		}
 	}
-	p := newProgress(log)
-	if !p.terminal {
-		p.every = time.Second
-	}
+	p := newProgress(log, time.Second)
 	err = importParts(ctx, i, parts, p)
 	p.end()
 	if err == nil {

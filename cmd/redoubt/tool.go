@@ -1,12 +1,15 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"redoubt/engine"
@@ -30,10 +33,19 @@ func tools() []tool {
 		{"journal", "--dir D [--from N] [--limit N] [--values] [--salvage [--yes]]", "print the journal, or cut it at its first bad place", runJournal},
 		{"backup", "--dir D --to X", "copy a store to a directory, or to one file if X ends in .tar", runBackup},
 		{"restore", "--from X --dir D", "make a store out of a backup", runRestore},
-		{"copy", "--from S --to S", "copy all data to another store; S is a directory or tikv://host:port,.../prefix", runCopy},
-		{"import", "FILE --to S", "fill a store from a Redis's dump.rdb, appendonlydir or appendonly.aof; S as above", runImport},
-		{"export", "--from S --to FILE", "write all data to an RDB file, which Redis loads", runExport},
-		{"drop", "--store S [--yes]", "remove a store from a TiKV cluster; S is tikv://host:port,.../prefix", runDrop},
+		{"copy", "--from S --to S", "copy all data to another store; S is a directory or tikv://host:port,.../prefix", untilSignal(copyData)},
+		{"import", "FILE --to S", "fill a store from a Redis's dump.rdb, appendonlydir or appendonly.aof; S as above", untilSignal(importData)},
+		{"export", "--from S --to FILE", "write all data to an RDB file, which Redis loads", untilSignal(exportData)},
+		{"drop", "--store S [--yes]", "remove a store from a TiKV cluster; S is tikv://host:port,.../prefix", untilSignal(dropStore)},
+	}
+}
+
+// untilSignal makes the run function of a tool whose context ends at SIGINT and SIGTERM.
+func untilSignal(run func(ctx context.Context, args []string, out, log io.Writer) error) func([]string, io.Writer, io.Writer) error {
+	return func(args []string, out, log io.Writer) error {
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+		defer stop()
+		return run(ctx, args, out, log)
 	}
 }
 
@@ -131,8 +143,9 @@ type progress struct {
 	text        string // not shown yet
 }
 
-func newProgress(out io.Writer) *progress {
-	p := &progress{out: out, now: time.Now, every: 10 * time.Second}
+// newProgress shows progress on out. If out is no terminal, every is the time between two lines.
+func newProgress(out io.Writer, every time.Duration) *progress {
+	p := &progress{out: out, now: time.Now, every: every}
 	if f, ok := out.(*os.File); ok {
 		if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
 			p.terminal, p.every = true, 200*time.Millisecond

@@ -236,7 +236,7 @@ func TestProgress(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	now := time.Unix(0, 0)
-	p := newProgress(&out)
+	p := newProgress(&out, 10*time.Second)
 	p.now = func() time.Time { return now }
 	for i := range int64(5) {
 		p.bytes("copied", i<<20, 4<<20)
