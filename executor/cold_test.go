@@ -204,7 +204,7 @@ func TestCongestion(t *testing.T) {
 	f, eng := newChilly(t, nil)
 	f.do("set k 1")
 	eng.Waiting.Store(0)
-	eng.Hurried.Store(0)
+	eng.NoWait.Store(0)
 	eng.Jammed.Store(true)
 	c := f.client()
 	for _, line := range []string{"set k 2", "del k", "incr k", "mset a 1 b 2", "getex k persist"} {
@@ -219,7 +219,7 @@ func TestCongestion(t *testing.T) {
 	equal(t, "slowed", f.x.Stats.Slowed.Load(), 5)
 	f.want("on a worker", f.do("incr k"), "2")
 	equal(t, "commits that wait", eng.Waiting.Load(), 1)
-	equal(t, "commits that do not", eng.Hurried.Load(), 0)
+	equal(t, "commits that do not", eng.NoWait.Load(), 0)
 	c.b = f.x.NewWaitingBatch()
 	c.run("incr k") // a connection with a goroutine of its own may wait
 	_, s = c.commit()

@@ -225,15 +225,15 @@ func TestCongestedWritesGoToWorkers(t *testing.T) {
 		c := f.dial()
 		c.do("SET", "k", "1")
 		eng.Jammed.Store(true)
-		eng.Hurried.Store(0)
+		eng.NoWait.Store(0)
 		c.raw(frame("INCR", "k") + frame("GET", "k") + frame("SET", "a", "x") + frame("MGET", "a", "k") + frame("INCR", "k"))
 		c.want("(integer) 2", `"2"`, "OK", "1) \"x\"\n2) \"2\"", "(integer) 3")
 		want := "0 0 3"
 		if pipes {
 			want = "0 0 0"
 		}
-		if got := c.figures(); got != want || eng.Hurried.Load() != 0 {
-			t.Errorf("figures %s, want %s; %d commits in a hurry", got, want, eng.Hurried.Load())
+		if got := c.figures(); got != want || eng.NoWait.Load() != 0 {
+			t.Errorf("figures %s, want %s; %d commits on NoWait views", got, want, eng.NoWait.Load())
 		}
 		eng.Jammed.Store(false)
 		if got := c.do("INCR", "k"); got != "(integer) 4" {

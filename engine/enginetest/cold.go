@@ -8,18 +8,18 @@ import (
 	"redoubt/engine"
 )
 
-// Cold is an engine for the tests of the layers above: one with rows, present or
-// not, that are not in memory. Views that may not wait cannot read those; what a
-// view that waits reads or prefetches is warm afterwards.
+// Cold is an engine for the tests of the layers above: some of its rows, existing or not, are not
+// in memory. NoWait views cannot read these; a row that another view has read or prefetched is
+// warm afterwards.
 type Cold struct {
 	engine.Engine
 
-	// Forgetful: what was read is cold again at once.
+	// Forgetful: a row is cold again right after it was read.
 	Forgetful atomic.Bool
 	// Jammed: the engine is congested.
 	Jammed atomic.Bool
-	// Waiting and Hurried count commits on views that may wait and may not.
-	Waiting, Hurried atomic.Int64
+	// Waiting and NoWait count commits on views that may wait, and on NoWait views.
+	Waiting, NoWait atomic.Int64
 
 	mu      sync.Mutex
 	cold    func(row []byte) bool
@@ -27,10 +27,10 @@ type Cold struct {
 	warm    map[string]bool
 }
 
-// Chill makes an engine of which no row is cold yet.
+// Chill wraps an engine. No row is cold before Set is called.
 func Chill(e engine.Engine) *Cold { return &Cold{Engine: e, warm: make(map[string]bool)} }
 
-// Set says which rows are cold until they are read.
+// Set sets which rows are cold until they are read.
 func (c *Cold) Set(cold func(row []byte) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -38,14 +38,14 @@ func (c *Cold) Set(cold func(row []byte) bool) {
 	clear(c.warm)
 }
 
-// OnRead has f called wherever a view waits for a row.
+// OnRead sets f, which is called whenever a view waits for a row.
 func (c *Cold) OnRead(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.reading = f
 }
 
-// Is reports whether a row is cold.
+// Is reports whether a row is cold now.
 func (c *Cold) Is(row []byte) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -138,7 +138,7 @@ func (v *coldView) Commit(b *engine.Batch) (engine.Ticket, error) {
 	if v.wait {
 		v.c.Waiting.Add(1)
 	} else {
-		v.c.Hurried.Add(1)
+		v.c.NoWait.Add(1)
 	}
 	return v.View.Commit(b)
 }

@@ -14,7 +14,7 @@ import (
 	"redoubt/engine"
 )
 
-// The newest note of a key counts, and range deletes come before all notes.
+// The newest note of a key counts, and range deletes are applied before all notes.
 func testBatchOrder(t *testing.T, s *suite) {
 	st := s.begin(t)
 	st.put("a", "0", "b", "0", "c", "0", "d", "0")
@@ -179,7 +179,7 @@ func testCounterConcurrent(t *testing.T, s *suite) {
 	check()
 }
 
-// commit is store.commit for goroutines that must not end the test.
+// commit is store.commit for goroutines other than the test's.
 func commit(e engine.Engine, b *engine.Batch) error {
 	ticket, err := apply(e, b)
 	if err == nil && ticket > e.Committed() {
@@ -250,7 +250,7 @@ func testOnDurable(t *testing.T, s *suite) {
 	})
 	for i := range 30 {
 		ticket := st.put("k", fmt.Sprint(i))
-		// Only the hook wakes us: if it is not called after the growth, we hang.
+		// Only the hook ends the wait: if it is not called after the growth, the test hangs.
 		for st.Durable() < ticket {
 			<-woken
 		}

@@ -1,4 +1,4 @@
-// Package enginetest holds engines to the contract in package engine.
+// Package enginetest tests engines against the contract in package engine.
 //
 // An engine's own tests call Run with a function that opens an empty store. The
 // suite closes what it opens. A durable engine adds Reopen, and its stores are
@@ -30,8 +30,8 @@ func Reopen(reopen func(t *testing.T, e engine.Engine) engine.Engine) Option {
 	return func(s *suite) { s.reopen = reopen }
 }
 
-// Counts reports that the engine knows the numbers of rows, if they are few and their keys
-// have two bytes in common: Count and Nth of a view must answer.
+// Counts requires that Count and Nth of a view return ok, for a few rows whose keys have their
+// first two bytes in common.
 func Counts() Option { return func(s *suite) { s.counts = true } }
 
 // Another gives the function that opens the store of an engine once more, as another
@@ -149,8 +149,8 @@ func (st *store) commit(b *engine.Batch) engine.Ticket {
 	return ticket
 }
 
-// apply commits a batch that depends on nothing. A shared engine may find a conflict
-// with whoever writes the same rows at the same time.
+// apply commits a batch without checks, and retries it on a conflict: a shared engine may have one
+// with another commit on the same rows.
 func apply(e engine.Engine, b *engine.Batch) (engine.Ticket, error) {
 	for {
 		v, err := e.Begin(engine.ViewOptions{})

@@ -14,11 +14,10 @@ import (
 	"redoubt/engine"
 )
 
-// Keys of rows may be of any length, and share as much as they like. An engine that
-// stores long ones in another way than short ones must not let it show.
+// Keys of rows may have any length and any common prefix. An engine that stores long keys in
+// another way than short ones must behave the same for both.
 
-// longKeys makes keys that share 1 to 5000 bytes with others. Some are the beginnings
-// of others.
+// longKeys makes keys that have 1 to 5000 bytes in common with others. Some are prefixes of others.
 func longKeys(rng *rand.Rand) [][]byte {
 	fill := func(b []byte, size int) []byte {
 		for len(b) < size {
@@ -117,7 +116,7 @@ func (l *long) write() {
 
 func (l *long) key() []byte { return l.keys[l.rng.IntN(len(l.keys))] }
 
-// near is a key, or one that is a little before or behind it.
+// near returns a key, or another key a little before or behind it.
 func (l *long) near(key []byte) []byte {
 	switch l.rng.IntN(6) {
 	case 0:
@@ -135,7 +134,7 @@ func (l *long) edge() []byte {
 	return l.near(l.key())
 }
 
-// check compares what a reader shows with the model.
+// check compares the rows of a reader with the model.
 func (l *long) check(r engine.Reader, what string) {
 	l.t.Helper()
 	lo, hi, reverse := l.edge(), l.edge(), l.rng.IntN(2) == 0
@@ -191,7 +190,7 @@ func (l *long) check(r engine.Reader, what string) {
 	}
 }
 
-// between are the keys of the model's rows in a range.
+// between returns the keys of the model's rows in a range.
 func (l *long) between(lo, hi []byte, reverse bool) (keys [][]byte) {
 	for _, key := range l.keys {
 		if _, ok := l.now.rows[string(key)]; ok && bytes.Compare(key, lo) >= 0 && (hi == nil || bytes.Compare(key, hi) < 0) {

@@ -11,10 +11,9 @@ import (
 	"redoubt/engine"
 )
 
-// Edge, Count and Nth tell what a walk would show, on views and on snapshots.
+// Edge, Count and Nth return what a walk would find, on views and on snapshots.
 
-// readers are a view, a view through a batch, and a snapshot, which all show the state of
-// rows.
+// readers returns a view, a view through a batch, and a snapshot, which all show rows.
 func (st *store) readers(rows map[string]string) map[string]Ranked {
 	st.t.Helper()
 	v := st.view()
@@ -29,7 +28,7 @@ func (st *store) readers(rows map[string]string) map[string]Ranked {
 		}
 	})
 	var own engine.Batch
-	for key, value := range rows { // what is there already
+	for key, value := range rows { // the rows of the store
 		if len(key)%2 == 0 {
 			own.Put([]byte(key), []byte(value))
 		}
@@ -40,7 +39,8 @@ func (st *store) readers(rows map[string]string) map[string]Ranked {
 	}
 }
 
-// Ranked is what tells the places of rows: an engine.Reader, or an engine.Txn.
+// Ranked is a reader that counts rows and finds them by number: an engine.Reader, or an
+// engine.Txn.
 type Ranked interface {
 	Iter(lo, hi []byte, reverse bool) engine.Iterator
 	Edge(lo, hi []byte, reverse bool, b []byte) (row []byte, key int, found bool, err error)
@@ -48,9 +48,9 @@ type Ranked interface {
 	Nth(lo, hi []byte, n int, b []byte) (key []byte, found, ok bool)
 }
 
-// scattered puts rows into a store, and deletes some again, in several commits. It
-// returns those that are there, in order. The keys of one group have a long common
-// prefix, as those of one large value.
+// scattered puts rows into a store and deletes some of them again, in several commits. It returns
+// the rows that are left, and their keys in order. The keys of one group have a long common prefix,
+// as those of one large value.
 func (st *store) scattered(rng *rand.Rand) (rows map[string]string, keys []string) {
 	rows = make(map[string]string)
 	for range 4 {
@@ -74,7 +74,7 @@ func (st *store) scattered(rng *rand.Rand) (rows map[string]string, keys []strin
 	return rows, keys
 }
 
-// bounds returns a range that is not empty: its ends are rows, or lie between them.
+// bounds returns a range that is not empty. Its ends are keys of rows, or between them.
 func bounds(rng *rand.Rand) (lo, hi []byte) {
 	for {
 		g := rng.IntN(3)
@@ -149,7 +149,7 @@ func testCount(t *testing.T, s *suite) {
 	}
 }
 
-// checkCount: if must is set, the reader has to answer.
+// checkCount compares Count of a range with the rows. If must is set, the reader must return ok.
 func checkCount(t testing.TB, rng *rand.Rand, name string, r Ranked, list []string, lo, hi []byte, must bool) {
 	t.Helper()
 	n, ok := r.Count(lo, hi)
@@ -170,9 +170,8 @@ func checkCount(t testing.TB, rng *rand.Rand, name string, r Ranked, list []stri
 	}
 }
 
-// CheckRanked holds Edge, Count and Nth of a reader against the rows that it has, in random
-// ranges whose ends are among some keys, or right behind one. answers: Count and Nth have to
-// answer.
+// CheckRanked compares Edge, Count and Nth of a reader with its rows, in random ranges whose ends
+// are keys of among, or right behind one. If answers is set, Count and Nth must return ok.
 func CheckRanked(t testing.TB, rng *rand.Rand, name string, r Ranked, rows map[string]string, among [][]byte, answers bool) {
 	t.Helper()
 	keys := slices.Sorted(maps.Keys(rows))

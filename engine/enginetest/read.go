@@ -18,7 +18,7 @@ func testGet(t *testing.T, s *suite) {
 				t.Errorf("Get %q = %s, want %s", key, got, want)
 			}
 		}
-		// A value is appended to what dst holds; dst comes back on a miss.
+		// A value is appended to dst, which is returned unchanged on a miss.
 		if v, found, err := r.Get([]byte("a"), []byte("x")); string(v) != "x1" || !found || err != nil {
 			t.Errorf("Get a into x = %q %v %v", v, found, err)
 		}
@@ -130,8 +130,8 @@ func testIterBounds(t *testing.T, s *suite) {
 	}
 }
 
-// An iterator of a snapshot shows its state, whatever is committed then; that of a
-// view shows at least the rows that stay.
+// An iterator of a snapshot shows the snapshot's state, whatever is committed meanwhile; an iterator
+// of a view shows at least the rows that stay.
 func testIterIsolation(t *testing.T, s *suite) {
 	st := s.begin(t)
 	var want, stays []string
@@ -150,7 +150,7 @@ func testIterIsolation(t *testing.T, s *suite) {
 	}
 	defer snap.Close()
 	live, back := v.Iter(nil, nil, false), v.Iter(nil, nil, true)
-	back.Next() // it stands on k099, which does not stay
+	back.Next() // the iterator is on k099, which is deleted
 	fresh, moved := snap.Iter(nil, nil, false), snap.Iter(nil, nil, true)
 	if !moved.Next() {
 		t.Fatal("no row")
@@ -210,7 +210,7 @@ func testSnapshot(t *testing.T, s *suite) {
 	b.Reset()
 	b.DeleteRange([]byte("a"), []byte("z"))
 	st.commit(&b)
-	for range 2 { // the same at every look
+	for range 2 { // every read returns the same
 		if got := rows(t, snap.Iter(nil, nil, false)); !slices.Equal(got, []string{"a=1", "b=2"}) {
 			t.Errorf("snapshot iterates %q", got)
 		}
@@ -228,8 +228,7 @@ func testSnapshot(t *testing.T, s *suite) {
 	}
 }
 
-// An engine keeps no slice of its caller, and what it hands out is not changed
-// under the caller.
+// An engine keeps no slice of its caller, and does not change the bytes that it has returned.
 func testOwnership(t *testing.T, s *suite) {
 	st := s.begin(t)
 	var b engine.Batch
@@ -267,8 +266,7 @@ func testOwnership(t *testing.T, s *suite) {
 	}
 }
 
-// A view that may not wait tells the truth or says that a row is cold, and one
-// that may wait never says so.
+// A NoWait view returns the right row or ErrCold; a view that may wait never returns ErrCold.
 func testNoWait(t *testing.T, s *suite) {
 	st := s.begin(t)
 	var want []string

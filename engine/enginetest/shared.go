@@ -52,8 +52,8 @@ func (st *store) stamp() engine.Stamp {
 	return at
 }
 
-// batch makes one of notes: "key=value", "-key", "?key" for a check, and "lo..hi" for
-// a range delete. Keys are single bytes.
+// batch makes a batch of notes: "key=value", "-key", "?key" for a check, and "lo..hi" for a range
+// delete. Keys are single bytes.
 func batch(notes ...string) *engine.Batch {
 	b := new(engine.Batch)
 	for _, n := range notes {
@@ -98,7 +98,7 @@ func testMoment(t *testing.T, s *suite) {
 			t.Errorf("%s: Commit = %v", name, err)
 		}
 	}
-	// What was prefetched is of the same moment, rows that did not exist as well.
+	// Prefetched rows are of the same moment, rows that did not exist included.
 	v := one.sharedView()
 	keys := [][]byte{[]byte("a"), []byte("p"), []byte("q")}
 	v.Prefetch(keys)
@@ -151,7 +151,7 @@ func testPointRead(t *testing.T, s *suite) {
 	if _, err := v.Commit(batch("a=2")); err == nil {
 		t.Error("it commits")
 	}
-	// It sees every commit that has returned.
+	// The view shows every commit that has returned.
 	for i := range 30 {
 		two.put("a", fmt.Sprint(i))
 		v := one.open(engine.ViewOptions{PointRead: true})
@@ -238,7 +238,7 @@ func testConflict(t *testing.T, s *suite) {
 			if ticket, err := v.Commit(batch(c.ours...)); !errors.Is(err, engine.ErrConflict) || ticket != 0 {
 				t.Fatalf("Commit = %d, %v", ticket, err)
 			}
-			// Nothing was written, and once more it works.
+			// Nothing was written, and a second attempt succeeds.
 			r := two.sharedView()
 			for _, key := range []string{"a", "b", "c", "d", "m", "n", "z"} {
 				if got := two.get(r, key); got == `"3"` {
@@ -250,7 +250,7 @@ func testConflict(t *testing.T, s *suite) {
 	}
 }
 
-// Commits that have nothing to do with each other, and rows that are read but neither
+// Commits without a common row do not conflict, and neither do rows that are read but neither
 // written nor checked.
 func testNoConflict(t *testing.T, s *suite) {
 	one, two := s.two(t)
@@ -320,7 +320,7 @@ func testCommitBefore(t *testing.T, s *suite) {
 			t.Errorf("before %s: a is %s", c.name, got)
 		}
 	}
-	// Whatever is committed in time is seen at that moment: nothing is added to the
+	// A commit that took effect before a moment is visible at that moment: nothing is added to the
 	// past.
 	limit := e.Later(one.stamp(), time.Second)
 	commits := 0
@@ -470,8 +470,8 @@ func testOldest(t *testing.T, s *suite) {
 	await(t, "Oldest to be younger", func() bool { return one.shared().Oldest() > at })
 }
 
-// Sums of two processes: what each has added is counted once, also when one has left
-// and when it is opened again.
+// Counters of two processes: the additions of each are counted once, also when one has closed its
+// engine and when it is opened again.
 func testSharedCounter(t *testing.T, s *suite) {
 	one, two := s.two(t)
 	add := func(st *store, delta int64) {
@@ -556,8 +556,8 @@ func testLostUpdate(t *testing.T, s *suite) {
 				}); err != nil {
 					t.Error(err)
 				}
-				// Each takes from one of two rows if both together have more than 10; who
-				// did not check the other one would take too much.
+				// Each process takes from one of two rows if both together have more than 10; without a check of
+				// the other row it would take too much.
 				mine, other := []byte("x"), []byte("y")
 				if w%2 == 1 {
 					mine, other = other, mine
