@@ -56,7 +56,7 @@ var getbit = &Command{
 	},
 }
 
-// bitOffset reads the offset of a bit, which must lie in a string that may be.
+// bitOffset reads the offset of a bit, which must be within the largest string allowed.
 func bitOffset(c *Ctx, arg []byte) (int64, error) {
 	n, ok := number.ParseInt(arg)
 	if !ok || n < 0 || n>>3 >= c.Limits.MaxBulk {
@@ -65,8 +65,8 @@ func bitOffset(c *Ctx, arg []byte) (int64, error) {
 	return n, nil
 }
 
-// bitcount looks at the key before its other arguments, as Redis 7.2 does: a
-// missing key is 0 however wrong they are.
+// bitcount reads the key before it parses its other arguments, as Redis 7.2 does: the reply
+// for a missing key is 0 even if they are wrong.
 var bitcount = &Command{
 	Name: "bitcount", Group: Bitmap, Since: "2.6.0", Arity: -2,
 	Flags: ReadOnly, Keys: OneKey(1, RO|Access),
@@ -97,7 +97,7 @@ var bitcount = &Command{
 	},
 }
 
-// bitcountRange reads the range of BITCOUNT as one of bits.
+// bitcountRange reads the range of BITCOUNT and returns it in bits.
 func bitcountRange(c *Ctx, length int64) (from, to int64, err error) {
 	start, err := integer(c.Args[2])
 	if err != nil {
@@ -131,7 +131,7 @@ func bitUnit(arg []byte) (int64, error) {
 	return 0, ErrSyntax
 }
 
-// bitpos treats a string as if zeros followed it, unless the range has an end.
+// bitpos treats a string as if it were followed by zeros, unless the range has an end.
 var bitpos = &Command{
 	Name: "bitpos", Group: Bitmap, Since: "2.8.7", Arity: -3,
 	Flags: ReadOnly, Keys: OneKey(1, RO|Access),
@@ -167,8 +167,8 @@ var bitpos = &Command{
 	},
 }
 
-// bitposRange reads the range of BITPOS as one of bits; bounded means that its
-// end was given.
+// bitposRange reads the range of BITPOS and returns it in bits. bounded reports whether its end
+// was given.
 func bitposRange(c *Ctx, length int64) (from, to int64, bounded bool, err error) {
 	start, end, unit := int64(0), int64(math.MaxInt64), int64(8)
 	switch len(c.Args) {

@@ -18,7 +18,7 @@ var bitfield = &Command{
 	Run:        func(c *Ctx) error { return runBitfield(c, false) },
 }
 
-// varyBitfield is KeySpec.Vary of BITFIELD: with GET alone it only reads.
+// varyBitfield is KeySpec.Vary of BITFIELD: a call with only GET operations only reads.
 func varyBitfield(args [][]byte) KeyFlags {
 	for i := 2; i < len(args); i++ {
 		left := len(args) - i - 1
@@ -51,8 +51,8 @@ type fieldOp struct {
 	overflow bitmap.Overflow
 }
 
-// runBitfield reads all operations before it runs any. The string is made long
-// enough for all that write, even for those that then fail.
+// runBitfield parses all operations before it runs any. The string is extended for all writing
+// operations, even for those that then fail.
 func runBitfield(c *Ctx, readOnly bool) error {
 	ops, end, err := parseBitfield(c)
 	if err != nil {
@@ -106,8 +106,8 @@ func runBitfield(c *Ctx, readOnly bool) error {
 	return nil
 }
 
-// parseBitfield reads the operations, and behind which bit the last of those
-// ends that write; 0 if none does.
+// parseBitfield reads the operations. end is the first bit behind all writing operations, 0 if
+// there are none.
 func parseBitfield(c *Ctx) (ops []fieldOp, end int64, err error) {
 	overflow := bitmap.Wrap
 	for args := c.Args[2:]; len(args) > 0; {

@@ -5,9 +5,9 @@ import (
 	"redoubt/types/channel"
 )
 
-// ChannelCommands are the commands on channels, which Redis does not have: messages that
-// are kept until their time, and subscribers that fetch and acknowledge them.
-// docs/adr/0027 says why they are as they are.
+// ChannelCommands are the commands on channels, which Redis does not have: messages that are
+// stored until they expire, and subscribers that fetch and acknowledge them. docs/adr/0027 has
+// the reasons.
 var ChannelCommands = []*Command{
 	chpublish, chsubscribe, chunsubscribe, chfetch, chread, chack, chinfo, chlist, chconfig,
 }
@@ -102,7 +102,7 @@ func place(ch *channel.Channel, arg []byte) (int64, error) {
 	if clock < -channel.MaxClock || clock > channel.MaxClock {
 		return 0, errClock
 	}
-	// What is not there any more, or not yet, cannot be read.
+	// Messages that were removed, or are not published yet, cannot be read.
 	return max(ch.At(clock), ch.First()-1), nil
 }
 
@@ -168,7 +168,7 @@ var chconfig = &Command{
 	},
 }
 
-// configure reads the options of CHCONFIG and applies them. 0 takes a setting away.
+// configure reads the options of CHCONFIG and applies them. 0 removes a setting.
 func configure(c *Ctx, ch *channel.Channel) error {
 	s := ch.Settings()
 	for i := 2; i < len(c.Args); i += 2 {
@@ -203,7 +203,7 @@ func configure(c *Ctx, ch *channel.Channel) error {
 	return nil
 }
 
-// limit reads a limit, of which 0 is none.
+// limit reads a limit; 0 is no limit.
 func limit(arg []byte) (int64, error) {
 	n, err := integer(arg)
 	if err == nil && n < 0 {
@@ -212,7 +212,7 @@ func limit(arg []byte) (int64, error) {
 	return n, err
 }
 
-// lifetime reads for how many milliseconds something lives, at least so many.
+// lifetime reads a lifetime in milliseconds, which must not be below least.
 func lifetime(c *Ctx, arg []byte, least int64) (int64, error) {
 	n, err := integer(arg)
 	if err == nil && (n < least || n > channel.MaxExpire) {

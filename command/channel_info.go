@@ -38,11 +38,10 @@ var chinfo = &Command{
 	},
 }
 
-// subscriberWork is what finding the backlog of a subscriber weighs, in the terms of
-// Tx.Heavy.
+// subscriberWork is the cost of finding a subscriber's backlog, in the unit of Tx.Heavy.
 const subscriberWork = 512
 
-// infoFields is how many fields CHINFO tells without FULL.
+// infoFields is the number of fields that CHINFO replies without FULL.
 const infoFields = 10
 
 func (c *Ctx) replyChannel(ch *channel.Channel, full bool) {
@@ -89,7 +88,7 @@ func (c *Ctx) replyChannel(ch *channel.Channel, full bool) {
 	}
 }
 
-// replyOldest tells the clock and the age of the first live message behind a position,
+// replyOldest replies with the clock and the age of the first live message behind a position,
 // null if there is none.
 func (c *Ctx) replyOldest(ch *channel.Channel, after int64) {
 	found, clock, age := false, int64(0), int64(0)

@@ -8,9 +8,9 @@ import (
 
 // CHFETCH, CHACK and CHREAD: reading as a subscriber of a channel.
 //
-// A fetch moves nothing, so a client that crashes gets the same messages again. It
-// returns a handle with which they are acknowledged, all at once. To fetch is a write,
-// since it renews the subscriber's life, but mostly one without rows.
+// A fetch does not move the subscriber, so a client that crashes gets the same messages again.
+// It returns a handle with which they are acknowledged, all at once. A fetch is a write, since
+// it renews the subscriber's lifetime, but mostly it writes no row.
 
 var chfetch = &Command{
 	Name: "chfetch", Group: Channel, Since: "0.2.0", Arity: -3,
@@ -88,14 +88,14 @@ type fetchArgs struct {
 	handle []byte
 }
 
-// defaultCount is how many messages are fetched if nothing is said, maxCount how many can
-// be asked for.
+// defaultCount is the number of messages that are fetched without COUNT, maxCount the largest
+// COUNT.
 const (
 	defaultCount = 64
 	maxCount     = 1_000_000
 )
 
-// parseFetch reads them; word is what stands before the handle.
+// parseFetch reads the options; word is the keyword before the handle.
 func parseFetch(c *Ctx, word string) (o fetchArgs, err error) {
 	o.count = defaultCount
 	for i := 3; i < len(c.Args); i += 2 {
@@ -129,8 +129,7 @@ func parseFetch(c *Ctx, word string) (o fetchArgs, err error) {
 	return o, nil
 }
 
-// maxBlock is the longest time to wait that can be asked for, in milliseconds, but for 0:
-// a year.
+// maxBlock is the longest blocking time in milliseconds, about a year; 0 is for ever.
 const maxBlock = 366 * 24 * 60 * 60 * 1000
 
 func runFetch(c *Ctx, word string) error {
@@ -169,7 +168,7 @@ func runFetch(c *Ctx, word string) error {
 	})
 	if n == 0 && o.blocks && !c.NoBlock {
 		if after == s.At && last > after {
-			ch.Ack(&s, last) // all of them are past their time
+			ch.Ack(&s, last) // all of them have expired
 		}
 		ch.Save()
 		return &Block{Timeout: o.block, Type: keyspace.Channel, Keys: c.Args[1:2], Gone: true, Keep: true, Shares: true}
@@ -190,8 +189,8 @@ func fetchHead(w *wire.Writer) {
 	w.BulkString("messages")
 }
 
-// fetchTail ends it: whether more messages wait, and the handle, or null if there is
-// nothing to acknowledge.
+// fetchTail ends the reply of a fetch: whether there are more messages, and the handle, or null
+// if there is nothing to acknowledge.
 func (c *Ctx) fetchTail(ch *channel.Channel, s *channel.Subscriber, last int64, handle, more bool) {
 	w := c.Reply
 	if w.Proto == 2 {

@@ -5,11 +5,11 @@ import (
 	"redoubt/types"
 )
 
-// What handlers do with collections of all types. Types note no events: here is
-// where those of their changes are noted.
+// What handlers do with collections of all types. Types note no events: the functions of this
+// file note the events of their changes.
 
-// saved saves a collection of which a command changed n elements, and notes the event
-// of that, if there were any, and that the key is gone if no element is left.
+// saved saves a collection of which a command has changed n elements. It notes the command's
+// event if n is not 0, and that the key is gone if no element is left.
 func (c *Ctx) saved(v types.Collection, class keyspace.Class, event string, key []byte, n int) {
 	gone := v.Save()
 	if n > 0 {
@@ -31,8 +31,8 @@ func (c *Ctx) noteGone(gone bool, key []byte) {
 	}
 }
 
-// stored saves a collection that Create made, notes an event that stands for n changes
-// or that there is no such key any more, and replies with the size.
+// stored saves a collection that Create made, notes an event that stands for n changes, or that
+// the key was removed, and replies with the size.
 func (c *Ctx) stored(v types.Collection, class keyspace.Class, event string, key []byte, n int) {
 	v.Save()
 	switch {

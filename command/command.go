@@ -35,15 +35,15 @@ type Command struct {
 	Tips       []string
 	Keys       []KeySpec
 	Channels   ChannelSpec
-	// ReadsOnly, if set, says of a call of a command that may write that it does
-	// not, as SORT without STORE.
+	// ReadsOnly, if set, reports whether a call of a command that may write only reads, as SORT
+	// without STORE.
 	ReadsOnly func(args [][]byte) bool
 	// UnnamedKeys, if set, returns the error for a user who may not read all keys
 	// when a call reads keys that its arguments do not name, as SORT with BY.
 	UnnamedKeys func(args [][]byte) error
 	// Syntax lists the arguments in the notation of syntax.go.
 	Syntax string
-	// Doc holds what COMMAND DOCS says besides.
+	// Further fields of COMMAND DOCS.
 	Complexity, Deprecated, ReplacedBy string
 
 	Run  func(*Ctx) error
@@ -222,23 +222,22 @@ type Ctx struct {
 	Seed   uint64
 	Limits *Limits
 	Usage  Usage
-	// NoBlock: the command must answer now, as in a transaction.
+	// NoBlock: the command must not wait, as in a transaction.
 	NoBlock bool
 	// Script: the command is one of a script.
 	Script bool
-	// Receivers says how many clients of this process a message to a channel would
-	// reach now, and whether anybody may hear it: there may be other processes.
+	// Receivers returns how many clients of this process a message to a channel would reach now,
+	// and whether any client may get it, of another process too.
 	Receivers func(channel []byte, shard bool) (n int, heard bool)
-	// Caller is who runs the command, for one that runs others: a script.
+	// Caller is the client of the call, for a command that runs others: a script.
 	Caller Caller
-	// Queue are the commands of the transaction that EXEC runs, and Changed says
-	// whether a key that its client watches was changed.
+	// Queue are the commands of the transaction that EXEC runs. Changed reports whether a key that
+	// its client watches was changed.
 	Queue   []Queued
 	Changed func() bool
-	// Do runs another command inside this execution, for EXEC or a script. The reply is
-	// appended to w. The error is the command's: what it did is undone and w has
-	// no reply. When Tx.Err is not nil after it, the whole execution must end,
-	// and may be run again in another way.
+	// Do runs another command inside this execution, for EXEC or a script, and appends the reply
+	// to w. If Do returns an error, the command was rolled back and w has no reply. If Tx.Err is
+	// not nil afterwards, the whole execution must end, and may be run again in another mode.
 	Do func(cmd *Command, args [][]byte, w *wire.Writer) error
 	// Sink, if set, takes what has been written to Reply so far and empties it.
 	// See Spill.
@@ -248,24 +247,23 @@ type Ctx struct {
 	holdAt int // the size of Reply at which it is accounted for again
 }
 
-// Block is returned by a handler that found nothing and waits for it. It is no
-// failure: what the handler did is undone, and the command is run again whenever
-// one of the keys gets a value of the type, in the order in which clients came
-// to wait, until it returns something else or its time is over. Unless NoBlock.
+// Block is returned, unless NoBlock is set, by a handler that has found no element and waits for
+// one. It is no failure: the handler's changes are undone, and the command is run again whenever
+// one of the keys gets a value of the type, in the order in which clients began to wait, until
+// it returns something else or its timeout is over.
 type Block struct {
 	Timeout int64 // milliseconds; 0 is for ever
 	Type    keyspace.Type
 	Keys    [][]byte
 	// Args, if not nil, are the arguments with which the command goes on.
 	Args [][]byte
-	// Gone: it is run again also when a key has lost its value or has one of
-	// another type.
+	// Gone: the command is also run again when a key was removed or has a value of another type.
 	Gone bool
-	// Keep: what the handler did stays when it begins to wait, as that a consumer
-	// was seen. What it does when it is run again and waits on is undone.
+	// Keep: the changes of the first run stay when the command begins to wait, as that a consumer
+	// was seen. Changes of a later run that goes on waiting are undone.
 	Keep bool
-	// Shares: the command, although it writes, takes nothing that another one waits for. It
-	// is served like one that only reads: it may come after the write, by itself.
+	// Shares: the command, although it writes, consumes nothing that another waiter waits for. It
+	// is served like one that only reads: it may be run after the write's commit.
 	Shares bool
 }
 
@@ -287,16 +285,15 @@ type Limits struct {
 // Caller is a client as the commands of its script see it. It may be used on any
 // goroutine.
 type Caller interface {
-	// Permit says why the client may not run a command with these arguments, or
-	// nothing.
+	// Permit returns an error if the client may not run a command with these arguments.
 	Permit(cmd *Command, args [][]byte) error
-	// OutOfMemory says that commands which need memory are refused.
+	// OutOfMemory reports whether commands that need memory are refused.
 	OutOfMemory() bool
-	// Writable says why a command with these flags is refused since it writes, or nothing.
+	// Writable returns an error if a command with these flags is refused since it writes.
 	Writable(flags Flags) error
-	// Local runs a command that has no Run. It returns the database that is
-	// selected after it. What the command has to do with keys it does by within, as a
-	// part of the execution under way: that one may hold the latches.
+	// Local runs a command that has no Run, and returns the database that is selected then. The
+	// command reads and writes keys by within, as a part of the execution under way, which may
+	// hold the latches.
 	Local(cmd *Command, args [][]byte, db int, w *wire.Writer, within Within) (int, error)
 }
 
@@ -305,7 +302,7 @@ type Within func(cmd *Command, args [][]byte, w *wire.Writer) error
 
 // Usage tells how a key was used lately.
 type Usage interface {
-	// Idle is for how many seconds the key was not used.
+	// Idle is the number of seconds since the key's last use.
 	Idle(key []byte) int64
 	// Freq is the logarithmic access counter of the key.
 	Freq(key []byte) int64
@@ -313,7 +310,7 @@ type Usage interface {
 	Touch(key []byte)
 }
 
-// Rand returns the random numbers of this execution, the same ones in each run.
+// Rand returns the random source of this execution, which gives the same numbers in each run.
 func (c *Ctx) Rand() *rand.Rand {
 	if c.rand == nil {
 		c.rand = rand.New(rand.NewPCG(c.Seed, 0x9e3779b97f4a7c15))
@@ -324,10 +321,9 @@ func (c *Ctx) Rand() *rand.Rand {
 // Reset makes the Ctx ready for another run.
 func (c *Ctx) Reset() { c.rand, c.holdAt = nil, 0 }
 
-// Spill is called between the elements of a reply that may be large, whose
-// number was written before: it lets the beginning go to the client already, so
-// that the reply need not be held as a whole. It returns false when nobody wants
-// the rest.
+// Spill is called between the elements of a reply that may be large, after their number was
+// written: it sends the beginning to the client, so that the reply need not be in memory as a
+// whole. It returns false if the client has gone.
 func (c *Ctx) Spill() bool {
 	if c.Sink == nil {
 		return len(c.Reply.Buf) <= c.holdAt || c.holdReply()
@@ -341,7 +337,7 @@ func (c *Ctx) Spill() bool {
 	return c.Tx.Err() == nil
 }
 
-// holdReply accounts for a reply that has to be held as a whole.
+// holdReply accounts for a reply that must be in memory as a whole.
 func (c *Ctx) holdReply() bool {
 	n := len(c.Reply.Buf)
 	if c.holdAt > 0 && !c.Tx.Take(int64(n-c.holdAt+holdStep)) {
@@ -354,7 +350,7 @@ func (c *Ctx) holdReply() bool {
 // holdStep is how much a reply grows until it is accounted for.
 const holdStep = 16 << 10
 
-// spillBytes is how much of a reply is gathered before it is passed on.
+// spillBytes is the size from which on Spill sends what there is of a reply.
 const spillBytes = 64 << 10
 
 // Table finds commands by name.
@@ -366,9 +362,8 @@ type Table struct {
 	longest int
 }
 
-// NewTable makes a table of commands. It copies the descriptors: those that it is
-// given are not changed and may be in several tables. A name that comes twice is a
-// mistake in the program.
+// NewTable makes a table of commands. It copies the descriptors, so they are not changed and may
+// be in several tables. It panics if a name comes twice.
 func NewTable(groups ...[]*Command) *Table {
 	t := &Table{byName: make(map[string]*Command)}
 	for _, g := range groups {

@@ -8,9 +8,8 @@ import (
 	"redoubt/wire"
 )
 
-// The replies of COMMAND and its subcommands, made from a table. They have the
-// shape of Redis 7.2's in both protocols; the commands come in the table's
-// order, where Redis has none.
+// The replies of COMMAND and its subcommands, made from a table. They have the form of Redis
+// 7.2's in both protocols; the commands are in the table's order, while Redis has no order.
 
 const (
 	errInvalidCommand = Error("ERR Invalid command specified")

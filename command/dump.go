@@ -29,8 +29,8 @@ var dump = &Command{
 			c.Reply.Null()
 			return nil
 		}
-		// The length comes first and is known last, so the payload is written
-		// behind a gap and then moved up to it.
+		// The reply begins with the payload's length, which is known last. So the payload is written
+		// behind a gap and moved down behind the length.
 		w, start := c.Reply, len(c.Reply.Buf)
 		var gap [bulkHead]byte
 		buf := AppendDump(c.Tx, append(w.Buf, gap[:]...), c.Args[1], m)
@@ -48,18 +48,17 @@ var dump = &Command{
 	},
 }
 
-// trailer is more than what follows the last bytes of a payload.
+// trailer is an upper bound of the bytes behind the value in a payload.
 const trailer = 16
 
 // bulkHead is room for the head of any bulk string.
 const bulkHead = 24
 
-// encoders are kept: one that has compressed something is large.
+// encoders are reused: an encoder that has compressed something is large.
 var encoders = sync.Pool{New: func() any { return &rdb.Encoder{Compress: true} }}
 
-// AppendDump appends the value of a key to a buffer as DUMP replies it. m is what
-// Find returned for the key, and exists. When the execution fails the buffer is
-// good for nothing.
+// AppendDump appends the value of a key, as DUMP replies it, to a buffer. m is what Find returned
+// for the key, which exists. If the execution fails the contents of the buffer are undefined.
 func AppendDump(tx *keyspace.Tx, buf, key []byte, m keyspace.Meta) []byte {
 	if tx.Heavy(dumpWork(m)) {
 		return buf
@@ -75,8 +74,8 @@ func AppendDump(tx *keyspace.Tx, buf, key []byte, m keyspace.Meta) []byte {
 		charged = n
 		return tx.Take(int64(more))
 	}
-	// The payload is held as a whole, and once more while it grows: it is made to grow
-	// here, after that was asked for.
+	// The payload is in memory as a whole, and twice while the buffer grows: it grows here, after
+	// the memory was accounted for.
 	held := func() bool {
 		if n := cap(e.Buf); n > size {
 			old := size
@@ -105,9 +104,9 @@ func AppendDump(tx *keyspace.Tx, buf, key []byte, m keyspace.Meta) []byte {
 	return e.End()
 }
 
-// EncodeKey gives the value of a key to the Encoder of a Writer. m is what Find returned for
-// the key, and exists. A large value goes through in portions. active says whether times
-// when consumers of streams were active may be written.
+// EncodeKey passes the value of a key to the Encoder of a Writer, a large one in portions. m is
+// what Find returned for the key, which exists. active allows the times at which consumers of
+// streams were last active to be written.
 func EncodeKey(tx *keyspace.Tx, e *rdb.Encoder, key []byte, m keyspace.Meta, active bool) error {
 	held := tx.Held()
 	defer func() { tx.Release(held) }()
@@ -118,8 +117,8 @@ func EncodeKey(tx *keyspace.Tx, e *rdb.Encoder, key []byte, m keyspace.Meta, act
 	return err
 }
 
-// encodeValue gives a value to an Encoder. held is called between elements, and says false
-// when nobody wants the rest.
+// encodeValue passes a value to an Encoder. It calls held between elements, and ends when held
+// returns false.
 func encodeValue(tx *keyspace.Tx, e *rdb.Encoder, key []byte, m keyspace.Meta, active bool, held func() bool) error {
 	switch m.Type {
 	case keyspace.String:
@@ -140,10 +139,10 @@ func encodeValue(tx *keyspace.Tx, e *rdb.Encoder, key []byte, m keyspace.Meta, a
 	return nil
 }
 
-// largeDump is from how many bytes on the memory of a payload is asked for before it grows.
+// largeDump is the size from which on the memory of a payload is accounted for before it grows.
 const largeDump = 1 << 20
 
-// dumpWork is about how many bytes of work a value is.
+// dumpWork is the cost of encoding a value, in the unit of Tx.Heavy.
 func dumpWork(m keyspace.Meta) int64 {
 	switch {
 	case !m.External():
@@ -193,7 +192,7 @@ func dumpString(tx *keyspace.Tx, e *rdb.Encoder, m keyspace.Meta, held func() bo
 	zeros(v.Len())
 }
 
-// zeroPiece is how many zeros are written at a time.
+// zeroPiece is the number of zeros that are written at a time.
 const zeroPiece = 64 << 10
 
 func dumpList(tx *keyspace.Tx, e *rdb.Encoder, key []byte, m keyspace.Meta, held func() bool) error {
@@ -224,7 +223,7 @@ func dumpSet(tx *keyspace.Tx, e *rdb.Encoder, key []byte, m keyspace.Meta, held 
 	return nil
 }
 
-// dumpZSet goes from the highest score down, as Redis likes it best.
+// dumpZSet writes the highest score first, the order that Redis loads fastest.
 func dumpZSet(tx *keyspace.Tx, e *rdb.Encoder, key []byte, m keyspace.Meta, held func() bool) error {
 	z, err := zset.Of(tx, key, m)
 	if err != nil {
@@ -313,11 +312,11 @@ func dumpStream(tx *keyspace.Tx, e *rdb.Encoder, key []byte, m keyspace.Meta, ac
 	return nil
 }
 
-// manyEntries is from how many entries on a stream is read twice rather than held.
+// manyEntries is the number of entries from which on a stream is read twice, not kept in memory.
 const manyEntries = 1000
 
-// NeedsVersion is the lowest version of the RDB format that holds all of a value which is not
-// a channel.
+// NeedsVersion is the lowest version of the RDB format that can store a value, if it is not a
+// channel, without loss.
 func NeedsVersion(tx *keyspace.Tx, key []byte, m keyspace.Meta) int {
 	switch m.Type {
 	case keyspace.Hash:
@@ -337,8 +336,8 @@ func NeedsVersion(tx *keyspace.Tx, key []byte, m keyspace.Meta) int {
 	return rdb.VersionRedis70
 }
 
-// consumersDiffer reports whether some consumer was active at another time than when it
-// was last seen. Redis 7.0 knows no other case, and can read a stream without.
+// consumersDiffer reports whether some consumer was last active at another time than it was last
+// seen. The format of Redis 7.0 has only one of the two times.
 func consumersDiffer(s *stream.Stream) (differ bool) {
 	s.EachGroup(func(g *stream.Group) bool {
 		g.EachConsumer(func(c *stream.Consumer) bool {

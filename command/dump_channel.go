@@ -8,8 +8,8 @@ import (
 	"redoubt/types/channel"
 )
 
-// A channel in a payload of DUMP is the value of a module that no Redis has, so that a
-// Redis refuses it as bad data:
+// In a payload of DUMP a channel is the value of a module that no Redis has, so that Redis refuses
+// it as bad data:
 //
 //	last expire maxlen maxbytes kept secret
 //	(1 position flags born death id content)* 0

@@ -16,7 +16,7 @@ const (
 	ErrDumpFormat   = Error("ERR Bad data format")
 )
 
-// payloadError is the answer to a payload that cannot be restored.
+// payloadError returns the error for a payload that cannot be restored.
 func payloadError(err error) error {
 	switch {
 	case errors.Is(err, rdb.ErrPayload):

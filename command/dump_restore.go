@@ -34,7 +34,7 @@ var restoreAsking = &Command{
 	Run:     restoreKey,
 }
 
-// restoreOptions are what follows the payload.
+// restoreOptions are the options behind the payload.
 type restoreOptions struct {
 	replace, absolute bool
 	idle, freq        int64 // -1: not given
@@ -93,7 +93,7 @@ func restoreKey(c *Ctx) error {
 	if ttl < 0 {
 		return ErrRestoreTTL
 	}
-	if c.Tx.Heavy(int64(len(payload))) { // the checksum alone takes its time
+	if c.Tx.Heavy(int64(len(payload))) { // the checksum reads all of it
 		return nil
 	}
 	v, err := rdb.Open(payload, rdb.Options{MaxString: c.Limits.MaxBulk, SkipChecksum: c.Limits.SkipChecksum})
@@ -124,21 +124,20 @@ func restoreKey(c *Ctx) error {
 	return nil
 }
 
-// ager is a Usage that can be told how a key was used elsewhere.
+// ager is a Usage that can set how a key was used on another server.
 type ager interface {
-	// Age makes a key one that was not used for so many seconds, or, unless freq
-	// is negative, one with this access counter.
+	// Age sets the seconds since the key's last use or, unless freq is negative, its access counter.
 	Age(key []byte, idle, freq int64)
 }
 
-// restoreWork is the cost of an element, in the unit of Tx.Heavy, and restoreSize
-// about how many bytes of a payload it has at least.
+// restoreWork is the cost of an element, in the unit of Tx.Heavy. restoreSize is about the least
+// number of bytes that an element has in a payload.
 const (
 	restoreWork = 64
 	restoreSize = 8
 )
 
-// restoreDead checks a value whose time is over already: it is not stored.
+// restoreDead checks a value that has expired already: it is not stored.
 func restoreDead(c *Ctx, v *rdb.Value, deleted bool) error {
 	var err error
 	if v.Kind == rdb.Module {
@@ -156,12 +155,12 @@ func restoreDead(c *Ctx, v *rdb.Value, deleted bool) error {
 	return nil
 }
 
-// errTwice is found by who makes a key of a value in a file; see rdb.Value.Streamed.
+// errTwice is returned when a value of a file is stored as a key; see rdb.Value.Streamed.
 var errTwice = fmt.Errorf("%w: an element comes twice", rdb.ErrFormat)
 
-// RestoreKey makes a key, which does not exist, what a value says, in the execution of c: it
-// uses Tx and Limits alone. The value may be one of a file that is being read: it goes from
-// there to the rows without being held. When there is an error the execution must be undone.
+// RestoreKey stores a value at a key that does not exist, in the execution of c, of which it uses
+// Tx and Limits only. A value of a file that is being read goes to the rows without being in
+// memory as a whole. After an error the execution must be rolled back.
 func RestoreKey(c *Ctx, key []byte, v *rdb.Value, expire int64) error {
 	if err := restoreValue(c, key, v, expire); err != nil {
 		return err

@@ -5,7 +5,7 @@ import (
 	"redoubt/types/hll"
 )
 
-// HyperLogLogCommands are the commands that count different elements by estimate.
+// HyperLogLogCommands are the commands that estimate the number of distinct elements.
 var HyperLogLogCommands = []*Command{pfadd, pfcount, pfmerge, pfdebug, pfselftest}
 
 // Errors of HyperLogLogs.
@@ -16,7 +16,7 @@ const (
 	errNotSparse  = Error("ERR HLL encoding is not sparse")
 )
 
-// hllError gives the errors of the type their texts.
+// hllError maps the type's errors to their texts.
 func hllError(err error) error {
 	switch err {
 	case hll.ErrNotHLL:
@@ -66,8 +66,8 @@ var pfadd = &Command{
 	},
 }
 
-// pfcount reads, but keeps the estimate of a single key with it. So to the
-// executor it is a write (MayReplicate), and to clients none.
+// pfcount reads, but stores the estimate of a single key with the key. So the executor treats it
+// as a write (MayReplicate), and clients see a read.
 var pfcount = &Command{
 	Name: "pfcount", Group: HyperLogLog, Since: "2.8.9", Arity: -2,
 	Flags: ReadOnly | MayReplicate, Keys: KeyRange(1, -1, 1, RW|Access),
@@ -106,7 +106,7 @@ var pfcount = &Command{
 	},
 }
 
-// countUnion estimates what all keys together have.
+// countUnion estimates the number of elements of the union of all keys.
 func (c *Ctx) countUnion() error {
 	var all hll.Registers
 	if _, err := c.mergeHLLs(&all, c.Args[1:]); err != nil {
@@ -116,8 +116,7 @@ func (c *Ctx) countUnion() error {
 	return nil
 }
 
-// mergeHLLs puts the registers of some keys together, and says whether one of them
-// is dense.
+// mergeHLLs merges the registers of some keys, and reports whether one of them is dense.
 func (c *Ctx) mergeHLLs(all *hll.Registers, keys [][]byte) (dense bool, err error) {
 	for _, key := range keys {
 		held := c.Tx.Held()

@@ -9,7 +9,7 @@ import (
 	"redoubt/types/hll"
 )
 
-// pfdebug looks into a HyperLogLog, for tests.
+// pfdebug shows the inside of a HyperLogLog, for tests.
 var pfdebug = &Command{
 	Name: "pfdebug", Group: HyperLogLog, Since: "2.8.9", Arity: 3,
 	Flags: Write | DenyOOM | Admin | SysCmd, Keys: OneKey(2, RW|Access),
@@ -75,8 +75,8 @@ var pfdebug = &Command{
 	},
 }
 
-// pfselftest adds a known number of elements, and compares the estimates on the
-// way with that number and those of both encodings with each other.
+// pfselftest adds a known number of elements, and compares the estimates on the way with that
+// number, and the estimates of both encodings with each other.
 var pfselftest = &Command{
 	Name: "pfselftest", Group: HyperLogLog, Since: "2.8.9", Arity: 1,
 	Flags:      Admin | SysCmd | OnWorker,

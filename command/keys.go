@@ -6,21 +6,20 @@ import (
 	"redoubt/number"
 )
 
-// KeySpec says where keys are among a command's arguments, in the terms that
-// Redis reports: where to begin, and how to go on from there.
+// KeySpec says which arguments of a command are keys, in Redis's terms: where the first one is,
+// and how the others follow.
 type KeySpec struct {
 	Flags KeyFlags
 	Begin Begin
 	Find  Find
 	Notes string
-	// Search finds the keys of a spec whose Begin is Unknown, as far as the
-	// arguments tell them.
+	// Search finds the keys of a spec whose Begin is Unknown, as far as the arguments name them.
 	Search func(args [][]byte, visit func(i int))
-	// Vary says what a call does with the keys of a spec with VariableFlags.
+	// Vary returns what a call does with the keys of a spec with VariableFlags.
 	Vary func(args [][]byte) KeyFlags
 }
 
-// FlagsOf says what a call does with the keys of the spec.
+// FlagsOf returns what a call does with the keys of the spec.
 func (s *KeySpec) FlagsOf(args [][]byte) KeyFlags {
 	if s.Vary != nil {
 		return s.Vary(args)
@@ -37,9 +36,9 @@ type Begin struct {
 	Unknown bool
 }
 
-// Find is how keys follow the beginning: a range (last relative to the first,
-// negative from the end; step; limit 2 means half of the arguments), or a
-// number of keys given by an argument.
+// Find is how the other keys follow the first one: a range (last relative to the first, negative
+// from the end; step; limit 2 means half of the arguments), or a number of keys that an argument
+// has.
 type Find struct {
 	Last, Step, Limit   int
 	KeyNum              bool // then the next three count
@@ -99,8 +98,8 @@ func (c *Command) OneKeyAt() (index int, one bool) {
 	return s.Begin.Index, fixed
 }
 
-// EachKey calls visit with the index of every key argument. It returns false when
-// the arguments do not fit the specs, as with a number of keys that is not one.
+// EachKey calls visit with the index of every key argument. It returns false if the arguments do
+// not match the specs, as with a number of keys that is no number.
 func (c *Command) EachKey(args [][]byte, visit func(i int, s *KeySpec)) bool {
 	for k := range c.Keys {
 		s := &c.Keys[k]
@@ -182,9 +181,9 @@ func (s *KeySpec) find(args [][]byte, first int, visit func(int, *KeySpec)) bool
 	return true
 }
 
-// Legacy returns the first key, last key and step that COMMAND reports, which
-// were there before key specs: those of the ranges that follow each other
-// without a gap. Keys beyond those are what the flag movablekeys means.
+// Legacy returns the first key, last key and step that COMMAND reports, which are older than key
+// specs: those of the ranges that follow each other without a gap. Further keys are what the flag
+// movablekeys stands for.
 func (c *Command) Legacy() (first, last, step int) {
 	for _, s := range c.Keys {
 		if s.Begin.Keyword != "" || s.Begin.Unknown || s.Find.KeyNum || s.Find.Unknown {
@@ -211,9 +210,8 @@ func varying(specs []KeySpec, vary func(args [][]byte) KeyFlags) []KeySpec {
 	return specs
 }
 
-// ChannelSpec says which arguments of a command are channels, and what the command
-// does with them. Without flags there are none. A client that unsubscribes needs no
-// permission, so those commands have none.
+// ChannelSpec says which arguments of a command are channels, and what the command does with
+// them. Without flags there are none: to unsubscribe needs no permission.
 type ChannelSpec struct {
 	First, Last int // Last counts from First or, when negative, from the end of the arguments
 	Flags       ChannelFlags

@@ -70,8 +70,7 @@ var rpushx = &Command{
 	Run:        func(c *Ctx) error { return c.push(rightEnd, true) },
 }
 
-// push adds the elements among the arguments; if existing is true only to a list
-// that is there.
+// push adds the elements among the arguments; if existing is true, only to a list that exists.
 func (c *Ctx) push(left, existing bool) error {
 	key := c.Args[1]
 	l, err := list.Open(c.Tx, key, &c.Limits.Limits)
@@ -143,7 +142,7 @@ func (c *Ctx) pop(left bool) error {
 	return nil
 }
 
-// takeOff replies with elements of an end, which must be there, and removes them.
+// takeOff removes count elements from an end and replies with them. The list has as many.
 func (c *Ctx) takeOff(l *list.List, key []byte, left bool, count int64) {
 	l.Pop(left, count, func(e []byte) { c.Reply.Bulk(e) })
 	c.saved(l, keyspace.ListEv, popEvent(left), key, int(count))
@@ -166,7 +165,7 @@ var llen = &Command{
 	},
 }
 
-// lindex looks at its index only if there is a list.
+// lindex parses its index only if the list exists.
 var lindex = &Command{
 	Name: "lindex", Group: List, Since: "1.0.0", Arity: 3,
 	Flags: ReadOnly, Keys: OneKey(1, RO|Access),
@@ -226,7 +225,7 @@ var lrange = &Command{
 	},
 }
 
-// lset looks at its index only if there is a list.
+// lset parses its index only if the list exists.
 var lset = &Command{
 	Name: "lset", Group: List, Since: "1.0.0", Arity: 4,
 	Flags: Write | DenyOOM, Keys: OneKey(1, RW|Update),

@@ -9,8 +9,8 @@ import (
 	"redoubt/types/list"
 )
 
-// Commands that wait for an element of a list. Here they only say what they wait
-// for: see Block.
+// Commands that wait for an element of a list. Their handlers return a Block, which says what
+// they wait for.
 
 var blpop = &Command{
 	Name: "blpop", Group: List, Since: "2.0.0", Arity: -3,
@@ -55,7 +55,7 @@ func (c *Ctx) blockingPop(left bool) error {
 	return c.waitForList(timeout, keys)
 }
 
-// waitForList answers a command that found nothing.
+// waitForList returns the result of a command that has found no element.
 func (c *Ctx) waitForList(timeout int64, keys [][]byte) error {
 	if c.NoBlock {
 		c.Reply.NullArray()
@@ -88,8 +88,8 @@ var brpoplpush = &Command{
 	Run: func(c *Ctx) error { return c.blockingMove(rightEnd, leftEnd, c.Args[3]) },
 }
 
-// blockingMove answers a null string where it may not wait, but a null array when
-// the time is over, as Redis does.
+// blockingMove replies with a null string if it must not wait, but with a null array when the
+// timeout is over, as Redis does.
 func (c *Ctx) blockingMove(from, to bool, timeout []byte) error {
 	ms, err := secondsToWait(c, timeout)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"redoubt/types/list"
 )
 
-// Commands that look for elements, or change the middle of a list.
+// Commands that search for elements, or change the middle of a list.
 
 var linsert = &Command{
 	Name: "linsert", Group: List, Since: "2.2.0", Arity: 5,
@@ -65,7 +65,7 @@ var lrem = &Command{
 	},
 }
 
-// ltrim is an event even if it removes nothing, but counts what it removes.
+// ltrim notes its event even if it removes nothing, but counts only removed elements as changes.
 var ltrim = &Command{
 	Name: "ltrim", Group: List, Since: "1.0.0", Arity: 4,
 	Flags: Write, Keys: OneKey(1, RW|Delete),
@@ -91,7 +91,7 @@ var ltrim = &Command{
 			n := l.Len()
 			from, to := list.Range(first, last, n)
 			if from == to {
-				from, to = n, n // all of it is in front
+				from, to = n, n // remove everything
 			}
 			l.Trim(from, n-to)
 			gone := l.Save()
@@ -145,8 +145,8 @@ var lpos = &Command{
 	},
 }
 
-// lposOptions are what the options of LPOS say. Without a COUNT, count is -1, and
-// one match is the reply; 0 is all.
+// lposOptions are the options of LPOS. Without COUNT, count is -1, and the reply is one match; 0
+// is all matches.
 type lposOptions struct{ rank, count, maxlen int64 }
 
 func parseLpos(args [][]byte) (o lposOptions, err error) {

@@ -64,8 +64,8 @@ func twoEnds(a, b []byte) (from, to bool, err error) {
 	return from, to, err
 }
 
-// moveElement moves an element of the list at the first argument to that at the
-// second one and replies with it. It returns false if there is nothing to move.
+// moveElement moves an element from the list at the first argument to the list at the second one
+// and replies with it. It returns false if there is no element.
 func (c *Ctx) moveElement(from, to bool) (moved bool, err error) {
 	key, target := c.Args[1], c.Args[2]
 	src, err := list.Open(c.Tx, key, &c.Limits.Limits)
@@ -95,7 +95,7 @@ func (c *Ctx) moveElement(from, to bool) (moved bool, err error) {
 	return true, nil
 }
 
-// rotate is a move inside of one list.
+// rotate is a move inside one list.
 func (c *Ctx) rotate(l *list.List, key []byte, from, to bool) {
 	var moved []byte
 	l.Pop(from, 1, func(e []byte) { moved = c.Tx.Own(e, 0) })
@@ -162,8 +162,8 @@ func parseLmpop(args [][]byte) (o lmpopCall, err error) {
 	return o, nil
 }
 
-// run takes elements from the first list that has some and replies with its key
-// and them. It returns false if there is none.
+// run removes elements from the first list that has some and replies with the list's key and the
+// elements. It returns false if all lists are empty.
 func (o *lmpopCall) run(c *Ctx) (taken bool, err error) {
 	for _, key := range o.keys {
 		l, err := list.Open(c.Tx, key, &c.Limits.Limits)

@@ -7,7 +7,7 @@ import (
 	"redoubt/number"
 )
 
-// OBJECT looks at how a key is kept without counting as a use of it.
+// OBJECT shows how a key is stored, and does not count as a use of the key.
 
 var object = &Command{
 	Name: "object", Group: Generic, Since: "2.2.3", Arity: -2,
@@ -70,8 +70,8 @@ var objectIdleTime = &Command{
 	},
 }
 
-// objectRefCount: nothing shares a value here. Redis shares the small integers,
-// and says so with the largest count.
+// objectRefCount: values are never shared here. Redis shares the small integers, and replies with
+// the largest count for them.
 var objectRefCount = &Command{
 	Name: "refcount", Group: Generic, Since: "2.2.3", Arity: 3,
 	Flags: ReadOnly | NoTouch, Keys: OneKey(2, RO),
@@ -104,8 +104,7 @@ var objectHelp = &Command{
 	Run:     writeHelp,
 }
 
-// inspect finds the key of an OBJECT call. It counts as a hit or a miss but
-// makes no keymiss event.
+// inspect finds the key of an OBJECT call. It counts a hit or a miss but notes no keymiss event.
 func inspect(c *Ctx) keyspace.Meta {
 	m := c.Tx.Find(c.Args[2])
 	if m.Exists() {
@@ -116,7 +115,7 @@ func inspect(c *Ctx) keyspace.Meta {
 	return m
 }
 
-// encodingName is Redis's word for how a value is kept.
+// encodingName is Redis's name for the encoding of a value.
 func encodingName(m keyspace.Meta) string {
 	if m.Type == keyspace.String {
 		switch m.Encoding {

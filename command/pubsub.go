@@ -1,7 +1,7 @@
 package command
 
-// PubSubCommands publish messages. Those that subscribe are about the connection
-// and stand in package server.
+// PubSubCommands publish messages. The commands that subscribe are about the connection and are
+// in package server.
 var PubSubCommands = []*Command{publish, spublish}
 
 var publish = &Command{
@@ -25,8 +25,8 @@ var spublish = &Command{
 	Run:        func(c *Ctx) error { return publishTo(c, true) },
 }
 
-// publishTo notes the message, if there is anybody to hear it: it is sent when the
-// execution is committed.
+// publishTo notes the message, if any client may get it: it is sent when the execution is
+// committed.
 func publishTo(c *Ctx, shard bool) error {
 	n, heard := c.Receivers(c.Args[1], shard)
 	if heard {

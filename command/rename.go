@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// rename-command: a table may find a command by another name, or not at all. The
-// command itself is not changed: what shows commands (COMMAND, ACL, statistics)
-// shows the name that it was declared with, as Redis does.
+// rename-command: a table may find a command by another name, or not at all. The command itself
+// is not changed: COMMAND, ACL and statistics show the name that it was declared with, as Redis
+// does.
 
 // The texts are those of Redis.
 const (
@@ -16,8 +16,8 @@ const (
 	errRenameTaken   = Error("Target command name already exists")
 )
 
-// Rename has a command found by the name to only, or by none if that is empty.
-// It is for the time before the table is used.
+// Rename makes Find return a command only by the name to, or by no name if to is empty. It must
+// not be called while the table is in use.
 func (t *Table) Rename(from, to string) error {
 	from, to = strings.ToLower(from), strings.ToLower(to)
 	c := t.byName[from]

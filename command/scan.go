@@ -25,8 +25,8 @@ var keys = &Command{
 		matches := func(key []byte, m keyspace.Meta) bool {
 			return m.Exists() && (all || glob.Match(pattern, key))
 		}
-		// Their number comes first in the reply. So the keys are counted while the
-		// first of them are written; the others are visited a second time.
+		// The reply begins with the number of keys. So the keys are counted while the first of them
+		// are written; the others are visited a second time.
 		list := deferArray(c.Reply)
 		var last []byte
 		var slot uint16
@@ -70,7 +70,7 @@ var scan = &Command{
 		if err != nil {
 			return err
 		}
-		// A row of a key is some dozens of bytes to look at.
+		// A key costs some dozens of bytes.
 		if c.Tx.Heavy(min(o.count, math.MaxInt64/64) * 64) {
 			return nil
 		}
@@ -92,8 +92,8 @@ var scan = &Command{
 	},
 }
 
-// page is what SCAN and its siblings reply: some elements, and before them the
-// cursor, which is known behind them.
+// page is the reply of SCAN and its siblings: the next cursor, which is known last, and some
+// elements.
 type page struct {
 	c        *Ctx
 	elements wire.Writer
@@ -123,8 +123,7 @@ type scanArgs struct {
 	kind    []byte
 }
 
-// scanOptions parses them. A type that does not exist is no error: it matches
-// no key.
+// scanOptions parses the options. A type that does not exist is no error: it matches no key.
 func scanOptions(args [][]byte, types bool) (scanArgs, error) {
 	o := scanArgs{count: 10}
 	for i := 0; i < len(args); i += 2 {
@@ -208,7 +207,7 @@ func (d *deferredArray) bulk(b []byte) {
 	d.n++
 }
 
-// end puts the length in front of the elements.
+// end inserts the length before the elements.
 func (d *deferredArray) end() {
 	head := wire.Writer{Proto: d.w.Proto}
 	head.Array(d.n)

@@ -152,8 +152,7 @@ func (c *Ctx) writeMember(member []byte) bool {
 	return c.Spill()
 }
 
-// smove looks at the source first: if there is none, it does not matter what the
-// destination is.
+// smove reads the source first: if it does not exist, the type of the destination does not matter.
 var smove = &Command{
 	Name: "smove", Group: Set, Since: "1.0.0", Arity: 4,
 	Flags:      Write | Fast,
@@ -212,7 +211,7 @@ var sscan = &Command{
 			return err
 		}
 		defer s.Release()
-		if !s.Exists() { // whatever the options are
+		if !s.Exists() { // the options are not parsed then
 			c.newPage().reply(0)
 			return nil
 		}

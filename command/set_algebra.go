@@ -48,9 +48,9 @@ var sdiff = &Command{
 	Run:        func(c *Ctx) error { return c.replyOf((*sets.Group).Diff) },
 }
 
-// replyOf writes the members that an operation on the sets at all keys visits.
-// Their number comes first: a short reply is put together before that is written;
-// for a long one, which is sent while it is made, the operation is run twice.
+// replyOf writes the members that an operation on the sets at all keys visits. The reply begins
+// with their number: a short reply is made first and its number inserted; for a long reply, which
+// is sent while it is made, the operation is run twice.
 func (c *Ctx) replyOf(op func(*sets.Group, func([]byte) bool)) error {
 	g, err := sets.ReadAll(c.Tx, c.Args[1:])
 	if err != nil {

@@ -95,8 +95,8 @@ var srandmember = &Command{
 	},
 }
 
-// sampleMembers lists different members, or when the count is negative members
-// each drawn from all.
+// sampleMembers replies with distinct members or, if the count is negative, with members that are
+// drawn independently.
 func (c *Ctx) sampleMembers(arg []byte) error {
 	count, err := integer(arg)
 	if err != nil {

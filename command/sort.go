@@ -12,13 +12,12 @@ import (
 // numbers or bytes, by themselves or by the values of other keys, which may also
 // be replied in their place.
 //
-// It holds the elements that it sorts, and what they are sorted by (sort_table.go), with
-// LIMIT not many more than are asked for. The values that GET asks for go into the reply
-// or the new list one by one.
+// SORT keeps the elements and their sort keys in memory (sort_table.go), with LIMIT not many more
+// than are wanted. The values of GET go into the reply or the new list one by one.
 //
-// Keys that BY and GET name are not among the arguments, so nobody has latched
-// them. A call that reads such keys must see one state of all: it is run on a
-// snapshot, or with the whole keyspace latched if it stores its result.
+// The keys that BY and GET name are not among the arguments, so they are not latched. A call that
+// reads such keys must see one state of all of them: it is run on a snapshot, or with the whole
+// keyspace latched if it stores its result.
 
 // SortCommands are the commands that sort the elements of a key.
 var SortCommands = []*Command{sortKey, sortRO}
@@ -93,8 +92,8 @@ const (
 	errSortGet = Error("ERR GET option of SORT denied due to insufficient ACL permissions.")
 )
 
-// sortUnnamed is Command.UnnamedKeys of SORT and SORT_RO. It stops where the
-// arguments are no options of SORT: the handler answers with a syntax error.
+// sortUnnamed is Command.UnnamedKeys of SORT and SORT_RO. It stops where the arguments are no
+// options of SORT: there the handler returns a syntax error.
 func sortUnnamed(args [][]byte, mayStore bool) error {
 	for i := 2; i < len(args); i++ {
 		switch left := len(args) - i - 1; {
@@ -115,7 +114,7 @@ func sortUnnamed(args [][]byte, mayStore bool) error {
 	return nil
 }
 
-// ErrSortDouble is the answer to elements that are no numbers, without ALPHA.
+// ErrSortDouble is the error for elements that are no numbers, without ALPHA.
 const ErrSortDouble = Error("ERR One or more scores can't be converted into double")
 
 // sorting is a call of SORT.
@@ -144,8 +143,8 @@ func runSort(c *Ctx, mayStore bool) error {
 	if err != nil {
 		return err
 	}
-	// A set has no order of its own. What is stored, or may be, must not depend on
-	// how its members happen to lie.
+	// A set has no order of its own. What is stored, here or by a script, must not depend on the
+	// order of its members in the store.
 	if s.unsorted && (s.stores || c.Script) && from.kind == keyspace.Set {
 		s.unsorted, s.alpha, s.by = false, true, nil
 	}
@@ -209,7 +208,7 @@ func (s *sorting) parse(c *Ctx, mayStore bool) (err error) {
 	return nil
 }
 
-// foreign reports whether the call reads other keys than those of its arguments.
+// foreign reports whether the call reads keys besides those of its arguments.
 func (s *sorting) foreign() bool {
 	if !s.unsorted && s.by != nil {
 		return true
@@ -217,7 +216,7 @@ func (s *sorting) foreign() bool {
 	return slices.ContainsFunc(s.gets, func(p sortPattern) bool { return p.foreign() })
 }
 
-// limit is the part [from, to) of so many elements that LIMIT asks for.
+// limit returns the part [from, to) of size elements that LIMIT selects.
 func (s *sorting) limit(size int64) (from, to int64) {
 	from = min(max(s.start, 0), size)
 	if s.count < 0 || s.count > size-from {
@@ -226,9 +225,8 @@ func (s *sorting) limit(size int64) (from, to int64) {
 	return from, from + s.count
 }
 
-// load copies the elements numbered [from, to). Those of a list and a sorted set
-// are numbered from their end if the order is DESC and nothing is sorted. Of those that
-// are sorted the first keep are wanted.
+// load copies the elements [from, to). Elements of a list and a sorted set are counted from their
+// end if the order is DESC and nothing is sorted. If they are sorted, the first keep are wanted.
 func (s *sorting) load(tx *keyspace.Tx, src sortable, from, to, keep int64) {
 	if from >= to || tx.Heavy((to-from)*sortWork) {
 		return
@@ -251,7 +249,7 @@ func (s *sorting) load(tx *keyspace.Tx, src sortable, from, to, keep int64) {
 			value = buf
 			tx.Release(held)
 		}
-		if t.weighed && found { // what is not there weighs nothing, and comes before all text
+		if t.weighed && found { // a missing value has weight 0, and comes before all text
 			var ok bool
 			if weight, ok = sortWeight(value); !ok {
 				s.notNumbers = true
@@ -267,9 +265,9 @@ func (s *sorting) load(tx *keyspace.Tx, src sortable, from, to, keep int64) {
 // sortWork is the cost of sorting an element, in the unit of Tx.Heavy.
 const sortWork = 512
 
-// compare is Redis's order: by weight and then by bytes, or by text alone. Text
-// is compared up to a zero byte unless it is to be stored, as Redis uses C's
-// strcoll for what people are to see. The collation here is that of the C locale.
+// compare is Redis's order: by weight and then by bytes, or by text only. Text is compared up to
+// a zero byte unless the result is stored, since Redis then uses C's strcoll. The collation here
+// is that of the C locale.
 func (s *sorting) compare(a, b uint32) (n int) {
 	t := &s.table
 	text := func(x []byte) []byte {
@@ -301,7 +299,7 @@ func (s *sorting) compare(a, b uint32) (n int) {
 	return n
 }
 
-// reply writes the elements, or what GET asks for.
+// reply writes the elements, or the values of GET.
 func (s *sorting) reply(c *Ctx) {
 	c.Reply.Array(len(s.table.order) * max(1, len(s.gets)))
 	var buf []byte
@@ -326,11 +324,10 @@ func (s *sorting) reply(c *Ctx) {
 	}
 }
 
-// store makes a list of the elements, or of what GET asks for, in the place of
-// the target, which goes if there is nothing.
+// store replaces the target by a list of the elements, or of the values of GET. Without elements
+// the target is deleted.
 func (s *sorting) store(c *Ctx) error {
-	// The list takes the target's place when it is saved, so that GET can still
-	// read what is there.
+	// The list replaces the target when it is saved, so that GET can still read the old value.
 	l := list.Create(c.Tx, s.target, &c.Limits.Limits)
 	defer l.Release()
 	if len(s.gets) == 0 {
@@ -344,9 +341,8 @@ func (s *sorting) store(c *Ctx) error {
 	return nil
 }
 
-// storeGets appends what GET asks for to the list; where there is nothing it is an
-// empty element. It goes page by page, since the list may lie in the memory that
-// reading needs and Release gives back.
+// storeGets appends the values of GET to the list, an empty element for a missing value. It works
+// page by page, since the new list may be in the memory that reads use and Release frees.
 func (s *sorting) storeGets(tx *keyspace.Tx, l *list.List) {
 	var page []byte
 	var ends []int
@@ -372,6 +368,5 @@ func (s *sorting) storeGets(tx *keyspace.Tx, l *list.List) {
 	flush()
 }
 
-// getPage is about how many bytes of values are held between reading and storing
-// them.
+// getPage is about the number of bytes of values between two stores.
 const getPage = 64 << 10

@@ -18,8 +18,8 @@ import (
 type sortable struct {
 	kind keyspace.Type
 	size int64
-	// walk visits the elements numbered [from, to), from the end if reverse is
-	// said and the value has an order.
+	// walk visits the elements [from, to), counted from the end if reverse is set and the value has
+	// an order.
 	walk func(from, to int64, reverse bool, visit func(e []byte) bool)
 }
 
@@ -64,9 +64,8 @@ func sortSource(c *Ctx, key []byte) (sortable, error) {
 	return sortable{}, types.ErrWrongType
 }
 
-// sortPattern names a value for each element: the element itself (#), or the key that
-// comes of putting the element in the place of the first star; behind an arrow
-// that follows there may be a field of a hash.
+// sortPattern names a value for each element: the element itself (#), or the key that results when
+// the element replaces the first star; behind an arrow there may be a field of a hash.
 type sortPattern struct {
 	self          bool
 	star          bool
@@ -76,7 +75,7 @@ type sortPattern struct {
 }
 
 func parseSortPattern(arg []byte) (p sortPattern) {
-	// Redis looks for these signs as in C strings.
+	// Redis searches for these characters up to a zero byte.
 	text := cString(arg)
 	if string(text) == "#" {
 		p.self = true
@@ -130,9 +129,8 @@ func (p *sortPattern) append(tx *keyspace.Tx, b, element []byte) ([]byte, bool) 
 	return b, false
 }
 
-// sortWeight reads a number as C's strtod does, up to a zero byte: there may be
-// space in front, and no text at all is 0. What overflows or loses its digits is
-// no number.
+// sortWeight reads a number as C's strtod does, up to a zero byte: leading space is allowed, and
+// empty text is 0. A number that overflows or underflows is an error.
 func sortWeight(b []byte) (float64, bool) {
 	b = cString(b)
 	if len(b) == 0 {

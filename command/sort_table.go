@@ -10,17 +10,17 @@ import (
 	"redoubt/keyspace"
 )
 
-// sortTable holds elements that are to be sorted, and what they are sorted by, in as
-// little memory as possible: a record of bytes for each, one behind the other in chunks,
-// and a number of four bytes that says where it is. Records come in the order of the
-// elements, so of two numbers the smaller one is that of the earlier element.
+// sortTable holds elements that are to be sorted, and their sort keys, in as little memory as
+// possible: a record of bytes for each, one behind the other in chunks, and the record's offset as
+// a number of four bytes. Records are in the order of the elements, so of two offsets the smaller
+// one is that of the earlier element.
 //
-//	weight:8            unless the order is that of text
-//	has:1 by            if it is that of the text of other keys
+//	weight:8            unless elements are sorted as text
+//	has:1 by            if they are sorted by the text of other keys
 //	element
 //
-// by and element are fields: their length times two, and their bytes; or, if they are
-// long, the place in large times two, plus one.
+// by and element are fields: their length times two, and their bytes; or, if they are long, their
+// index in large times two, plus one.
 type sortTable struct {
 	tx      *keyspace.Tx
 	weighed bool
@@ -28,8 +28,8 @@ type sortTable struct {
 	chunks  [][]byte
 	large   [][]byte
 	order   []uint32
-	// keep is how many elements are wanted, in their order; 0 is all. When there are
-	// more than twice as many, the others are dropped.
+	// keep is the number of elements that are wanted, in their order; 0 is all. When there are more
+	// than twice as many, the others are dropped.
 	keep    int
 	base    int64 // Tx.Taken without the chunks
 	compare func(a, b uint32) int
@@ -87,7 +87,7 @@ func (t *sortTable) add(element []byte, weight float64, by []byte, has bool) boo
 	return t.tx.Err() == nil
 }
 
-// sortSpare is how many more elements than twice those wanted are held.
+// sortSpare is how many elements more than twice those wanted may be in the table.
 const sortSpare = 1024
 
 // sortField is the most bytes that a field takes in a chunk.
@@ -139,19 +139,19 @@ func (t *sortTable) read(c []byte) (b, rest []byte) {
 
 func (t *sortTable) record(at uint32) []byte { return t.chunks[at/sortChunk][at%sortChunk:] }
 
-// weight is what the element at a place weighs.
+// weight returns the weight of the element at an offset.
 func (t *sortTable) weight(at uint32) float64 {
 	return math.Float64frombits(binary.BigEndian.Uint64(t.record(at)))
 }
 
-// by is the text of another key that the element is sorted by, if there is one.
+// by returns the text of another key by which the element is sorted, if there is one.
 func (t *sortTable) by(at uint32) (text []byte, has bool) {
 	c := t.record(at)
 	text, _ = t.read(c[1:])
 	return text, c[0] != 0
 }
 
-// element is the element at a place.
+// element returns the element at an offset.
 func (t *sortTable) element(at uint32) []byte {
 	c := t.record(at)
 	if t.weighed {
@@ -183,7 +183,7 @@ func (t *sortTable) sort() {
 	})
 }
 
-// prune drops the elements behind those that are wanted, and the memory that they take.
+// prune drops the elements behind the wanted ones, and frees their memory.
 func (t *sortTable) prune() bool {
 	t.sort()
 	kept := t.order[:t.keep]

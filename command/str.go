@@ -81,7 +81,7 @@ func (c *Ctx) replyZeros(n int64) bool {
 
 var zeros [8 << 10]byte
 
-// getdel hands the last value out together with the deletion.
+// getdel replies with the value and deletes the key.
 var getdel = &Command{
 	Name: "getdel", Group: String, Since: "6.2.0", Arity: 2,
 	Flags: Write | Fast, Keys: OneKey(1, RW|Access|Delete),

@@ -7,7 +7,7 @@ import (
 	"redoubt/wire"
 )
 
-// lcs takes far less memory than Redis, but refuses what Redis refuses.
+// lcs needs far less memory than Redis, but refuses the same arguments.
 var lcs = &Command{
 	Name: "lcs", Group: String, Since: "7.0.0", Arity: -3,
 	Flags: ReadOnly, Keys: KeyRange(1, 1, 1, RO|Access),

@@ -75,7 +75,7 @@ var setOptionNames = []struct {
 	{"exat", optEXAT}, {"pxat", optPXAT}, {"keepttl", optKeepTTL}, {"persist", optPersist},
 }
 
-// setCall is what the options of one call say.
+// setCall has the options of one call.
 type setCall struct {
 	opts setOption
 	time []byte // the argument of EX, PX, EXAT or PXAT
@@ -123,7 +123,7 @@ func setOptionOf(arg []byte) setOption {
 	return 0
 }
 
-// run sets the key as the options say, and replies.
+// run sets the key according to the options, and replies.
 func (o *setCall) run(c *Ctx, key, value []byte) error {
 	expire, err := o.expire(c)
 	if err != nil {
@@ -179,7 +179,7 @@ func (o *setCall) condition(c *Ctx, old keyspace.Meta) (bool, error) {
 	return sameString(c.Tx, str.Value{Meta: old}, o.cmp) == (o.opts&optIfEq != 0), nil
 }
 
-// sameString compares a string with some bytes, a piece at a time.
+// sameString reports whether a string has these bytes. It reads one piece at a time.
 func sameString(tx *keyspace.Tx, v str.Value, b []byte) bool {
 	if v.Len() != int64(len(b)) {
 		return false

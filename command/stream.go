@@ -106,7 +106,7 @@ type addArgs struct {
 	trim   stream.Trim
 }
 
-// streamAddArgs reads them, and returns the place of the ID.
+// streamAddArgs reads the options, and returns the index of the ID.
 func streamAddArgs(c *Ctx, add bool) (o addArgs, at int, err error) {
 	limited := false
 	args := c.Args
@@ -166,7 +166,7 @@ func (o *addArgs) threshold(arg []byte) (err error) {
 	return err
 }
 
-// check looks at what the options mean together, and sets the limit.
+// check checks the options against each other, and sets the limit.
 func (o *addArgs) check(c *Ctx, add, limited bool) error {
 	switch {
 	case o.trim.Limit > 0 && !o.trims:
@@ -209,8 +209,8 @@ func edgeID(arg []byte, missing uint64) (stream.ID, error) {
 	return streamID(arg, missing)
 }
 
-// startID reads the beginning of a range: an ID, -, +, or an ID behind a bracket,
-// which is not in the range itself.
+// startID reads the beginning of a range: an ID, -, +, or an ID behind a parenthesis, which
+// excludes the ID itself.
 func startID(arg []byte) (stream.ID, error) {
 	if len(arg) < 2 || arg[0] != '(' {
 		return edgeID(arg, 0)

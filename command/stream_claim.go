@@ -7,7 +7,7 @@ import (
 	"redoubt/wire"
 )
 
-// Taking over what was given to other consumers.
+// Taking over entries that were delivered to other consumers.
 
 var xclaim = &Command{
 	Name: "xclaim", Group: Stream, Since: "5.0.0", Arity: -6,
@@ -127,7 +127,7 @@ func parseClaim(c *Ctx) (o claimArgs, err error) {
 	return o, nil
 }
 
-// claimOutcome is what became of an entry that is claimed.
+// claimOutcome is the result of claiming an entry.
 type claimOutcome int
 
 const (
@@ -136,7 +136,7 @@ const (
 	claimGone // it was deleted, and is no longer pending now
 )
 
-// claim gives an entry to a consumer, and writes it.
+// claim makes an entry pending at a consumer, and writes it into the reply.
 func (c *Ctx) claim(s *stream.Stream, g *stream.Group, k *stream.Consumer, id stream.ID, idle int64, o *claimArgs) claimOutcome {
 	p, pending := g.Find(id)
 	e, found := s.Get(id)
@@ -209,7 +209,7 @@ var xautoclaim = &Command{
 	},
 }
 
-// autoclaimTries is how many entries are looked at for each that is wanted.
+// autoclaimTries is how many entries are examined for each entry that is wanted.
 const autoclaimTries = 10
 
 func (c *Ctx) autoclaim(s *stream.Stream, g *stream.Group, from stream.ID, count, idle int64, o *claimArgs) {
@@ -221,7 +221,7 @@ func (c *Ctx) autoclaim(s *stream.Stream, g *stream.Group, from stream.ID, count
 	tries := count * autoclaimTries
 	next, more := from, true
 	for page := int64(0); more && tries > 0 && count > 0 && c.Tx.Err() == nil; {
-		// The next page: the entries that may be looked at, and the one behind.
+		// The next page: the entries that may be examined, and the one behind them.
 		page = min(tries, 128)
 		var ids []stream.ID
 		g.EachPending(nil, next, stream.MaxID, func(p stream.Pending) bool {

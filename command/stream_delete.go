@@ -5,8 +5,8 @@ import (
 	"redoubt/types/stream"
 )
 
-// Deleting single entries. XDEL leaves what consumers have pending alone; XDELEX
-// and XACKDEL say what becomes of that.
+// Deleting single entries. XDEL leaves pending entries of consumers alone; XDELEX and XACKDEL have
+// options for them.
 
 var xdel = &Command{
 	Name: "xdel", Group: Stream, Since: "5.0.0", Arity: -3,
@@ -100,7 +100,7 @@ var xackdel = &Command{
 	},
 }
 
-// What became of an entry, as clients see it.
+// The result for an entry, as clients see it.
 type entryOutcome int64
 
 const (
@@ -109,7 +109,7 @@ const (
 	entryNeeded  entryOutcome = 2
 )
 
-// deleteMode is what becomes of the references that groups have to an entry.
+// deleteMode says what happens to the references that groups have to an entry.
 type deleteMode int
 
 const (
@@ -118,7 +118,7 @@ const (
 	ackedOnly
 )
 
-// deleteArgs reads what XDELEX and XACKDEL share, in any order.
+// deleteArgs reads the options that XDELEX and XACKDEL share, in any order.
 func deleteArgs(args [][]byte) (mode deleteMode, ids []stream.ID, err error) {
 	for i := 0; i < len(args); i++ {
 		m := deleteMode(0)
@@ -154,7 +154,7 @@ func deleteArgs(args [][]byte) (mode deleteMode, ids []stream.ID, err error) {
 	return max(mode, keepRefs), ids, nil
 }
 
-// entryDeleter deletes entries of a stream as a mode says.
+// entryDeleter deletes entries of a stream in one of the modes.
 type entryDeleter struct {
 	s       *stream.Stream
 	mode    deleteMode
@@ -170,8 +170,8 @@ func (d *entryDeleter) group(name []byte) *stream.Group {
 	return d.one
 }
 
-// all are the groups of the stream. The one that was asked for is among them, so
-// that its changes are seen.
+// all returns the groups of the stream. The group of the command is among them, so that its
+// changes are seen.
 func (d *entryDeleter) all() []*stream.Group {
 	if !d.loaded {
 		d.loaded = true
@@ -186,7 +186,7 @@ func (d *entryDeleter) all() []*stream.Group {
 	return d.groups
 }
 
-// delete deletes an entry if it may be.
+// delete deletes an entry if the mode allows it.
 func (d *entryDeleter) delete(id stream.ID) entryOutcome {
 	switch d.mode {
 	case deleteRefs: // also those to an entry that is gone

@@ -40,40 +40,40 @@ const (
 	errNumIDsMatch    = Error("ERR The `numids` parameter must match the number of arguments")
 )
 
-// noGroupError is the answer to a group that does not exist, or whose key does
-// not. where is what XREADGROUP adds.
+// noGroupError returns the error for a group, or its key, that does not exist. where is the text
+// that XREADGROUP adds.
 func noGroupError(key, group []byte, where string) error {
 	return Error(fmt.Sprintf("NOGROUP No such key '%s' or consumer group '%s'%s", cString(key), cString(group), where))
 }
 
-// noGroupOfError is the same of the subcommands, whose key exists.
+// noGroupOfError is noGroupError for subcommands, whose key exists.
 func noGroupOfError(group, key []byte) error {
 	return Error(fmt.Sprintf("NOGROUP No such consumer group '%s' for key name '%s'", cString(group), cString(key)))
 }
 
-// meaninglessError is the answer to an ID that XREADGROUP does not know.
+// meaninglessError returns the error for an ID that XREADGROUP does not accept.
 func meaninglessError(id string) error {
 	return Error(fmt.Sprintf("ERR The %s ID is meaningless in the context of XREADGROUP: you want to read the history of this consumer "+
 		"by specifying a proper ID, or use the > ID to get new messages. The %s ID would just return an empty result set.", id, id))
 }
 
-// unbalancedError is the answer to streams without IDs.
+// unbalancedError returns the error for streams without IDs.
 func unbalancedError(name, symbol string) error {
 	return Error(fmt.Sprintf("ERR Unbalanced '%s' list of streams: for each stream key an ID or '%s' must be specified.", name, symbol))
 }
 
-// claimError is the answer to an argument that is not a number.
+// claimError returns the error for an argument that is not a number.
 func claimError(what, command string) error {
 	return Error(fmt.Sprintf("ERR Invalid %s argument for %s", what, command))
 }
 
-// subcommandSyntaxError is the answer to a subcommand whose arguments make no sense.
+// subcommandSyntaxError returns the error for wrong arguments of a subcommand.
 func subcommandSyntaxError(args [][]byte) error {
 	return Error(fmt.Sprintf("ERR unknown subcommand or wrong number of arguments for '%.128s'. Try %s HELP.",
 		cString(args[1]), strings.ToUpper(string(args[0]))))
 }
 
-// addError is the text for an error of adding an entry.
+// addError maps an error of adding an entry to its text.
 func addError(err error) error {
 	switch {
 	case errors.Is(err, stream.ErrSmallID):

@@ -100,7 +100,7 @@ var xgroupDestroy = &Command{
 			return nil
 		}
 		g.Destroy()
-		s.Save() // which also tells those who wait for the group
+		s.Save() // which also wakes clients that wait for the group
 		c.Tx.Changed(keyspace.StreamEv, "xgroup-destroy", c.Args[2])
 		c.Reply.Int(1)
 		return nil

@@ -4,7 +4,7 @@ import (
 	"redoubt/types/stream"
 )
 
-// XINFO looks at streams, groups and consumers.
+// XINFO describes streams, groups and consumers.
 
 var xinfo = &Command{
 	Name: "xinfo", Group: Stream, Since: "5.0.0", Arity: -2,
@@ -119,7 +119,7 @@ var xinfoStream = &Command{
 	},
 }
 
-// streamToTell finds the stream of a subcommand.
+// streamToTell finds the stream that a subcommand describes.
 func (c *Ctx) streamToTell() (*stream.Stream, error) {
 	s, err := stream.Read(c.Tx, c.Args[2])
 	if err == nil && !s.Exists() {
@@ -128,7 +128,7 @@ func (c *Ctx) streamToTell() (*stream.Stream, error) {
 	return s, err
 }
 
-// replyStream begins a map with what is told of a stream in any case.
+// replyStream begins a map with the fields that both forms have.
 func (c *Ctx) replyStream(s *stream.Stream, fields int) {
 	w := c.Reply
 	w.Map(fields)
@@ -148,9 +148,8 @@ func (c *Ctx) replyStream(s *stream.Stream, fields int) {
 	writeID(w, s.First)
 }
 
-// treeNodes is about how many nodes a radix tree has, which is what Redis keeps
-// a stream in. There is none here, but whoever watches the number finds one that
-// grows as it should.
+// treeNodes estimates the number of nodes of Redis's radix tree for a stream of this size. There
+// is no such tree here, but the number grows as monitoring expects.
 func treeNodes(keys int64) int64 {
 	if keys < 2 {
 		return keys + 1
@@ -195,8 +194,7 @@ func (c *Ctx) replyProgress(g *stream.Group) {
 	}
 }
 
-// replyAll ends the full form. Of entries and pending entries so many are told, 0
-// for all.
+// replyAll ends the full form, with at most so many entries and pending entries; 0 is all.
 func (c *Ctx) replyAll(s *stream.Stream, count int64) {
 	w := c.Reply
 	w.BulkString("entries")
@@ -234,7 +232,7 @@ func (c *Ctx) replyAll(s *stream.Stream, count int64) {
 	})
 }
 
-// replyPendings writes what is pending in a group or, if one is given, at a
+// replyPendings writes the pending entries of a group or, if a consumer is given, of that
 // consumer, whose name is then left out.
 func (c *Ctx) replyPendings(g *stream.Group, k *stream.Consumer, total, count int64) {
 	w, n := c.Reply, int64(0)

@@ -5,7 +5,7 @@ import (
 	"redoubt/wire"
 )
 
-// What was given to consumers and is not done yet.
+// Entries that were delivered to consumers and are not acknowledged yet.
 
 var xack = &Command{
 	Name: "xack", Group: Stream, Since: "5.0.0", Arity: -4,

@@ -63,10 +63,9 @@ func runXrange(c *Ctx, start, end []byte, reverse bool) error {
 	return nil
 }
 
-// replyEntries writes the entries of a range as an array, up to a number, 0 for
-// all. How many there are is known in front if the range is the whole stream. Else
-// it is found out at the end; or, when the reply is large and its beginning could
-// be on its way already, by counting the rest.
+// replyEntries writes the entries of a range as an array, up to a number, 0 for all. The number of
+// entries is known at the beginning if the range is the whole stream. Else it is inserted at the
+// end; or, when the reply becomes so large that its beginning could be sent, the rest is counted.
 func (c *Ctx) replyEntries(s *stream.Stream, from, to stream.ID, count int64, reverse bool) {
 	if count == 0 {
 		count = math.MaxInt64
@@ -95,7 +94,7 @@ func (c *Ctx) replyEntries(s *stream.Stream, from, to stream.ID, count int64, re
 	}
 }
 
-// countBehind is how many entries of a range come behind the one with the ID.
+// countBehind counts the entries of a range behind the one with the ID.
 func (c *Ctx) countBehind(s *stream.Stream, from, to, id stream.ID, most int64, reverse bool) int64 {
 	var ok bool
 	if reverse {
@@ -128,8 +127,7 @@ func (c *Ctx) replyEntry(id stream.ID, e stream.Entry) bool {
 	return true
 }
 
-// insertHead puts the head of an array in front of its elements, which begin at
-// an offset.
+// insertHead inserts the head of an array before its elements, which begin at an offset.
 func insertHead(w *wire.Writer, at int, write func(*wire.Writer)) {
 	var b [24]byte
 	head := wire.Writer{Buf: b[:0], Proto: w.Proto}

@@ -9,8 +9,8 @@ import (
 	"redoubt/wire"
 )
 
-// XREAD and XREADGROUP: reading what came after an ID, of several streams, and
-// waiting for it.
+// XREAD and XREADGROUP: reading the entries behind an ID, of several streams, and waiting for
+// them.
 
 var xread = &Command{
 	Name: "xread", Group: Stream, Since: "5.0.0", Arity: -4,
@@ -171,8 +171,8 @@ func runXread(c *Ctx, grouped bool) error {
 	return nil
 }
 
-// lookAgain counts a key that is looked at once more, as Redis does: it looks for
-// each before it reads the IDs, and again before it reads the entries.
+// lookAgain counts a second look-up of a key: Redis looks each key up before it parses the IDs,
+// and again before it reads the entries.
 func (c *Ctx) lookAgain(found bool, key []byte) {
 	if found {
 		c.Tx.FX.Hits++
@@ -182,8 +182,8 @@ func (c *Ctx) lookAgain(found bool, key []byte) {
 	c.Tx.Note(keyspace.MissEv, "keymiss", key)
 }
 
-// openSource finds a stream, its group and what to read of it. A stream that is
-// named twice is opened once, so that the second reading sees what the first did.
+// openSource finds a stream, its group and what to read of it. A stream that is named twice is
+// opened once, so that the second read sees the changes of the first.
 func (c *Ctx) openSource(sources []source, i int, o *readArgs, grouped bool) error {
 	src := &sources[i]
 	for j := range i {
@@ -249,9 +249,9 @@ func (c *Ctx) readPlain(src *source, count int64) bool {
 	return n > 0
 }
 
-// readInParts writes what comes after the IDs when that is much: the numbers are
-// found out first, so that the beginning can be on its way before the end is read.
-// It returns false if there is nothing.
+// readInParts writes the entries behind the IDs when they are many: it counts them first, so that
+// the beginning of the reply can be sent before the end is read. It returns false if there are
+// none.
 func (c *Ctx) readInParts(sources []source, o *readArgs) bool {
 	n, from := 0, make([]stream.ID, len(sources))
 	for i := range sources {
@@ -292,8 +292,8 @@ func replyStreams(w *wire.Writer, n int) {
 	}
 }
 
-// readGroup writes what the consumer gets: new entries, or what it has pending
-// above the ID, which may be nothing.
+// readGroup writes the entries for the consumer: new ones, or its pending ones behind the ID, of
+// which there may be none.
 func (c *Ctx) readGroup(src *source, o *readArgs, key []byte) bool {
 	g := src.group
 	consumer := c.consumer(g, o.consumer, key)
@@ -338,8 +338,8 @@ func (c *Ctx) consumer(g *stream.Group, name, key []byte) *stream.Consumer {
 	return consumer
 }
 
-// waitForEntries makes the command wait. What $ stood for when it came stays, and
-// so does that the consumer was here.
+// waitForEntries makes the command wait. The IDs that $ stood for are kept, and so is the time at
+// which the consumer was seen.
 func (c *Ctx) waitForEntries(o *readArgs, sources []source, grouped bool) error {
 	b := &Block{Timeout: o.block, Type: keyspace.Stream, Keys: o.keys, Gone: grouped, Keep: grouped}
 	for i, src := range sources {

@@ -68,7 +68,7 @@ const (
 
 func (a *Arg) group() bool { return a.Type == ArgOneOf || a.Type == ArgBlock }
 
-// plain says that the argument is one that must be given once, without token.
+// plain reports whether the argument must be given once, without a token.
 func (a *Arg) plain() bool {
 	return !a.Optional && !a.HasToken && !a.group()
 }
@@ -126,7 +126,7 @@ func (p *syntaxParser) finish(args []*Arg) {
 	}
 }
 
-// groupName is what Redis calls groups of certain words.
+// groupName returns Redis's name for a group of certain words.
 func groupName(a *Arg) string {
 	if a.Type == ArgBlock {
 		return "data"
@@ -239,7 +239,7 @@ func (p *syntaxParser) afterToken(token string) (*Arg, error) {
 	return a, nil
 }
 
-// isNamedToken says that a word is name=WORD.
+// isNamedToken reports whether a word has the form name=WORD.
 func isNamedToken(word string) bool {
 	name, token, ok := strings.Cut(word, "=")
 	return ok && name != "" && token != ""
@@ -369,8 +369,7 @@ func (p *syntaxParser) brackets() (*Arg, error) {
 	return a, nil
 }
 
-// together makes one argument of a sequence that stands in brackets or as an
-// alternative.
+// together makes one argument of a sequence in brackets or in an alternative.
 func together(seq []*Arg) *Arg {
 	if len(seq) == 1 {
 		return seq[0]

@@ -17,7 +17,7 @@ var ZSetCommands = []*Command{
 	zunion, zinter, zdiff, zunionStore, zinterStore, zdiffStore, zinterCard,
 }
 
-// elemWork is the cost of looking at an element, in the unit of Tx.Heavy.
+// elemWork is the cost of reading an element, in the unit of Tx.Heavy.
 const elemWork = 64
 
 var zcard = &Command{
@@ -152,7 +152,7 @@ var zscan = &Command{
 		}
 		defer z.Release()
 		page := c.newPage()
-		if !z.Exists() { // whatever the options are
+		if !z.Exists() { // the options are not parsed then
 			page.reply(0)
 			return nil
 		}
@@ -215,8 +215,8 @@ var zrandmember = &Command{
 	},
 }
 
-// randomMembers replies with so many different members, or, if the number is
-// negative, with so many of which some may come again.
+// randomMembers replies with so many distinct members or, if the number is negative, with members
+// that may repeat.
 func (c *Ctx) randomMembers() error {
 	count, err := integer(c.Args[2])
 	if err != nil {
@@ -278,7 +278,7 @@ func (c *Ctx) elementHead(n int64, withScores bool) {
 	c.Reply.Array(int(n))
 }
 
-// element writes one of them. It returns false when nobody wants the rest.
+// element writes an element. It returns false if the client has gone.
 func (c *Ctx) element(member []byte, score float64, withScores bool) bool {
 	if withScores && c.Reply.Proto == 3 {
 		c.Reply.Array(2)

@@ -10,7 +10,7 @@ import (
 
 // Commands that change single members of a sorted set.
 
-// zaddOptions are the words in front of the scores.
+// zaddOptions are the options before the scores.
 type zaddOptions struct {
 	nx, xx, gt, lt, ch, incr bool
 }
@@ -46,7 +46,7 @@ var zadd = &Command{
 	},
 }
 
-// read takes an option in. It returns false if it is none.
+// read reads an option. It returns false if the argument is no option.
 func (o *zaddOptions) read(word []byte) bool {
 	switch {
 	case isWord(word, "nx"):
@@ -82,8 +82,8 @@ func (c *Ctx) addMembers(pairs [][]byte, o *zaddOptions) error {
 	if c.Tx.Heavy(int64(len(pairs)) * keyWork) {
 		return nil
 	}
-	// All scores are looked at before anything is done; they are read twice, which
-	// is cheaper than keeping them.
+	// All scores are checked before the set is changed; they are parsed twice, which is cheaper
+	// than keeping them.
 	for i := 0; i < len(pairs); i += 2 {
 		if _, ok := zscoreArg(pairs[i]); !ok {
 			return ErrNotFloat

@@ -19,8 +19,8 @@ import (
 // Unions, intersections and differences of sorted sets. Sets are taken as well:
 // their members have the score 1.
 //
-// A result that is stored goes straight into the new value, element by element, and is
-// not held; one that is replied has to be sorted first (sort_table.go).
+// A stored result goes into the new value element by element, and is never in memory as a whole; a
+// result that is replied must be sorted first (sort_table.go).
 
 var zunion = &Command{
 	Name: "zunion", Group: SortedSet, Since: "6.2.0", Arity: -3,
@@ -106,7 +106,7 @@ type zalgebra struct {
 	sources []*zsource
 	mix     func(a, b float64) float64 // AGGREGATE
 
-	store, diffs, card bool // which options there are
+	store, diffs, card bool // which options the command has
 	withScores         bool
 	limit              int64
 }
@@ -158,8 +158,8 @@ func (s *zsource) each(visit func(member []byte, score float64) bool) {
 	}
 }
 
-// read takes in the call, from the number of keys on. As in Redis, the keys are
-// looked at before the options.
+// read parses the call, from the number of keys on. As in Redis, the keys are read before the
+// options are parsed.
 func (a *zalgebra) read(args [][]byte) error {
 	n, err := integer(args[0])
 	switch {
@@ -261,9 +261,9 @@ func (a *zalgebra) bySize() {
 	slices.SortStableFunc(a.sources, func(x, y *zsource) int { return cmp.Compare(x.size(), y.size()) })
 }
 
-// union visits the members that are in any source. Few of them are gathered first, and
-// so are those of many sources. Else the rows of all sources are walked over side by
-// side, in the order of hashes that they have in common: so nothing is held.
+// union visits the members that are in any source. If they are few, or of many sources, they are
+// collected in memory first. Else the sources are merged by a walk over all of them at once, in
+// the common order of their hashes, which needs no memory.
 func (a *zalgebra) union(visit func(member []byte, score float64) bool) {
 	a.bySize()
 	total := int64(0)
@@ -314,7 +314,7 @@ func (a *zalgebra) merge(visit func(member []byte, score float64) bool) {
 	})
 }
 
-// gather is union by a table of all members.
+// gather is union by a hash table of all members.
 func (a *zalgebra) gather(visit func(member []byte, score float64) bool) {
 	tx := a.c.Tx
 	sums := make(map[string]float64)
@@ -339,11 +339,11 @@ func (a *zalgebra) gather(visit func(member []byte, score float64) bool) {
 	}
 }
 
-// gatherBytes is what an entry of the table of gather takes besides the member.
+// gatherBytes is the memory of an entry of gather's table besides the member.
 const gatherBytes = 112
 
-// eachAhead is each for a visitor that looks the members up in other sources: where it
-// is worth while, members are gathered and the others told of them.
+// eachAhead is each for a visitor that looks the members up in other sources: where it is worth
+// while, pages of members are prefetched from the other sources.
 func (a *zalgebra) eachAhead(first *zsource, others []*zsource, visit func(member []byte, score float64) bool) {
 	const pageSize = 256
 	if len(others) == 0 || !a.c.Tx.Ahead(int(min(first.size(), pageSize))) {

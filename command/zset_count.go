@@ -92,7 +92,7 @@ func (c *Ctx) removeZRange(kind zrangeKind, event string) error {
 		}
 	default:
 		s := r.span(z)
-		// Counting is cheap against removing.
+		// Counting costs little compared with removing.
 		if most := z.Len(); most*removeWork > 1<<18 && c.Tx.Heavy(z.CountUpTo(s, min(most, 1<<14))*removeWork) {
 			return nil
 		}

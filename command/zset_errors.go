@@ -17,7 +17,7 @@ const (
 	errZOutOfRange = Error("ERR value is out of range")
 )
 
-// noInputError is the answer to a command over no keys.
+// noInputError returns the error for a command without keys.
 func noInputError(name string) error {
 	return Error(fmt.Sprintf("ERR at least 1 input key is needed for '%s' command", name))
 }

@@ -6,13 +6,13 @@ import (
 	"redoubt/types/zset"
 )
 
-// Commands that take the lowest or highest members out of a sorted set, some of
-// which wait for one.
+// Commands that remove the lowest or highest members of a sorted set, some of which wait for a
+// member.
 
 // zpopForm is how popped elements are replied.
 type zpopForm struct {
-	key    bool // the name of the key first
-	nested bool // each element an array of its own
+	key    bool // the name of the key comes first
+	nested bool // each element is an array of its own
 }
 
 var zpopmin = &Command{
@@ -132,7 +132,7 @@ var zmpop = &Command{
 	},
 }
 
-// mpopArgs reads what ZMPOP and BZMPOP have in common, from the number of keys on.
+// mpopArgs reads the arguments that ZMPOP and BZMPOP share, from the number of keys on.
 func mpopArgs(args [][]byte) (keys [][]byte, highest bool, count int64, err error) {
 	n, ok := number.ParseInt(args[0])
 	if !ok || n < 1 {

@@ -13,7 +13,7 @@ import (
 // Commands that read a part of a sorted set: ZRANGE with its options, and the
 // older commands that are cases of it.
 
-// zrangeKind is by what a range is given.
+// zrangeKind is the kind of a range's bounds.
 type zrangeKind byte
 
 const (
@@ -94,8 +94,8 @@ var zrevrangeByLex = &Command{
 	Run: func(c *Ctx) error { return c.replyZRange(zrangeCall{kind: byLex, reverse: true}, false) },
 }
 
-// read takes in the range and the options of a call, in which args begin with the
-// range. Only ZRANGE and ZRANGESTORE are free to choose a kind and a direction.
+// read parses the range and the options of a call; args begin with the range. Only ZRANGE and
+// ZRANGESTORE have options for the kind and the direction.
 func (r *zrangeCall) read(args [][]byte, free, store bool) error {
 	r.limit = -1
 	kindGiven, reverseGiven := !free, !free
@@ -158,8 +158,8 @@ func (r *zrangeCall) readRange(low, high []byte) (err error) {
 	return nil
 }
 
-// scoreBound reads an end of a range of scores, as C's strtod does: space in front
-// is allowed, and so is nothing at all, and a number that is too large is infinite.
+// scoreBound reads an end of a range of scores, as C's strtod does: leading space and empty text
+// are allowed, and a number that is too large is infinite.
 func scoreBound(arg []byte) (b zset.Bound, ok bool) {
 	arg = cString(arg)
 	if len(arg) > 0 && arg[0] == '(' {
@@ -198,7 +198,7 @@ func lexBound(arg []byte) (b zset.LexBound, ok bool) {
 	return b, len(cString(arg)) == 1
 }
 
-// span is the part of a set that a call by scores or names is about.
+// span returns the part of a set that a call by scores or members selects.
 func (r *zrangeCall) span(z *zset.ZSet) zset.Span {
 	if r.kind == byScore {
 		return zset.ByScore(r.low, r.high)
@@ -206,8 +206,8 @@ func (r *zrangeCall) span(z *zset.ZSet) zset.Span {
 	return z.Lex(r.first, r.last)
 }
 
-// ranks are the numbers of the first and the last element of a call by rank. They
-// say false if there are none.
+// ranks returns the ranks of the first and the last element of a call by rank. ok is false if
+// there are none.
 func (r *zrangeCall) ranks(size int64) (start, stop int64, ok bool) {
 	start, stop = r.start, r.stop
 	if start < 0 {
@@ -256,10 +256,9 @@ func (c *Ctx) replyZRange(r zrangeCall, free bool) error {
 	return nil
 }
 
-// replySpan replies with a range by scores or names. How many elements it has is
-// not known before. While the reply is short it is made first and counted then; a
-// long one is begun again on a worker, and there, if the reply can go out while it
-// is made, the elements are counted first.
+// replySpan replies with a range by scores or members, whose size is not known at first. The
+// number of elements of a short reply is inserted at the end. A long reply is begun again on a
+// worker, and there the elements are counted first if the reply can be sent while it is made.
 func (c *Ctx) replySpan(z *zset.ZSet, r *zrangeCall) {
 	s := r.span(z)
 	most := r.limit

@@ -5,7 +5,7 @@ import (
 	"redoubt/types/zset"
 )
 
-// What becomes of the outcome of an operation on sorted sets: a reply, or a key.
+// The result of an operation on sorted sets: a reply, or a key.
 
 // operation is union, inter or diff.
 type operation = func(a *zalgebra, visit func(member []byte, score float64) bool)

@@ -5,14 +5,14 @@ import (
 	"math"
 )
 
-// The compiler makes code while it reads, in one pass and without a tree: so
-// the depth of its recursion is the nesting of the source, which is limited,
-// and never its length. An expression that has been read but not yet used is
-// an expr, which delays the choice of its register until its use is known.
+// The compiler emits code while it parses, in one pass and without a tree. So the depth
+// of its recursion is the nesting of the source, which is limited, and does not depend on
+// the length of the source. An expression that was read but is not used yet is an expr,
+// whose register is chosen when its use is known.
 
 const (
 	noJump       = -1  // the end of a list of jumps
-	noRegister   = 255 // of an opTestSet whose value nobody wants
+	noRegister   = 255 // of an opTestSet whose value is not used
 	maxRegisters = 250
 	maxLocals    = 200
 	maxUpvalues  = 60
@@ -27,7 +27,7 @@ type funcState struct {
 	block   *block
 	free    int // first free register
 	active  []int
-	target  int // last instruction that something jumps to: do not fuse over it
+	target  int // last instruction that is a jump target: instructions are not fused across it
 	pending int // jumps to the next instruction
 	index   map[constKey]int
 }
@@ -49,7 +49,7 @@ type block struct {
 
 func (f *funcState) pc() int { return len(f.p.code) }
 
-// emit adds an instruction and gives its number.
+// emit appends an instruction and returns its index.
 func (f *funcState) emit(op opcode, a, b, c, d int) int {
 	f.flush()
 	f.p.code = append(f.p.code, encode(op, a, b, c, d))
@@ -57,7 +57,7 @@ func (f *funcState) emit(op opcode, a, b, c, d int) int {
 	return len(f.p.code) - 1
 }
 
-// flush lets the pending jumps go to the next instruction.
+// flush makes the next instruction the target of the pending jumps.
 func (f *funcState) flush() {
 	list := f.pending
 	f.pending = noJump
@@ -144,8 +144,7 @@ func (f *funcState) otherConst(v Value) int {
 	return f.constant(constKey{kind: v.Kind(), bits: v.n}, v)
 }
 
-// Jumps. A list of jumps that go to the same place, not yet known, is threaded
-// through their own d.
+// Jumps. Jumps to the same unknown target form a linked list through their field d.
 
 func (f *funcState) jump() int {
 	pending := f.pending
@@ -170,7 +169,7 @@ func (f *funcState) nextJump(at int) int {
 
 func (f *funcState) setJump(at, to int) { f.p.code[at].setD(to - (at + 1)) }
 
-// join returns the list of both.
+// join concatenates two lists.
 func (f *funcState) join(l1, l2 int) int {
 	if l2 == noJump {
 		return l1
@@ -196,8 +195,8 @@ func (f *funcState) needsValue(list int) bool {
 	return false
 }
 
-// retarget lets an opTestSet put its value into reg, or makes a plain test of
-// it. It says whether the jump was one.
+// retarget makes an opTestSet store its value into reg, or makes it a plain test. It
+// returns false if the jump's test is no opTestSet.
 func (f *funcState) retarget(at, reg int) bool {
 	i := &f.p.code[at]
 	if i.op() != opTestSet {
@@ -218,7 +217,7 @@ func (f *funcState) dropValues(list int) {
 	}
 }
 
-// patchLists lets the jumps that carry a value go to values, the others to other.
+// patchLists sets the target of jumps that carry a value to values, of others to other.
 func (f *funcState) patchLists(list, values, reg, other int) {
 	for list != noJump {
 		next := f.nextJump(list)
@@ -244,7 +243,7 @@ func (f *funcState) patchHere(list int) {
 	f.pending = f.join(f.pending, list)
 }
 
-// setNil makes code that clears n registers.
+// setNil emits code that sets n registers to nil.
 func (f *funcState) setNil(from, n int) {
 	if f.pc() > f.target && f.pc() > 0 {
 		if last := &f.p.code[f.pc()-1]; last.op() == opLoadNil {

@@ -27,7 +27,7 @@ const (
 // multi asks for all results.
 const multi = -1
 
-// expr is an expression. yes and no are the jumps that leave it early, when it
+// expr is an expression. yes and no are the lists of the jumps that leave it early, if it
 // is true or false.
 type expr struct {
 	kind      exprKind
@@ -43,7 +43,7 @@ func makeExpr(kind exprKind, info int) expr {
 func (e *expr) hasJumps() bool  { return e.yes != e.no }
 func (e *expr) isNumeral() bool { return e.kind == xNumber && e.yes == noJump && e.no == noJump }
 
-// setReturns says how many values a call or ... shall give.
+// setReturns sets how many values a call or ... returns.
 func (f *funcState) setReturns(e *expr, n int) {
 	switch e.kind {
 	case xCall:
@@ -67,7 +67,7 @@ func (f *funcState) setOneReturn(e *expr) {
 	}
 }
 
-// discharge reads a variable: afterwards the expression is a value.
+// discharge emits the read of a variable: afterwards the expression is a value.
 func (f *funcState) discharge(e *expr) {
 	switch e.kind {
 	case xLocal:
@@ -96,7 +96,7 @@ func (f *funcState) discharge(e *expr) {
 	}
 }
 
-// dischargeTo puts the value, its jumps apart, into a register.
+// dischargeTo emits code that stores the value, without that of its jumps, into a register.
 func (f *funcState) dischargeTo(e *expr, reg int) {
 	f.discharge(e)
 	switch e.kind {
@@ -122,7 +122,7 @@ func (f *funcState) dischargeTo(e *expr, reg int) {
 	e.kind, e.info = xReg, reg
 }
 
-// toReg puts the value into a register.
+// toReg emits code that stores the value into a register.
 func (f *funcState) toReg(e *expr, reg int) {
 	f.dischargeTo(e, reg)
 	if e.kind == xJump {
@@ -170,7 +170,7 @@ func (f *funcState) toAnyReg(e *expr) int {
 	return e.info
 }
 
-// toValue makes the expression one that needs no more code but for a register.
+// toValue resolves the expression so far that only its register is open.
 func (f *funcState) toValue(e *expr) {
 	if e.hasJumps() {
 		f.toAnyReg(e)
@@ -179,7 +179,7 @@ func (f *funcState) toValue(e *expr) {
 	}
 }
 
-// constOf returns the constant that an expression is, if a comparison can name it.
+// constOf returns the index of a constant expression, if a comparison can have it as operand.
 func (f *funcState) constOf(e *expr, others bool) (int, bool) {
 	if e.hasJumps() {
 		return 0, false
@@ -226,7 +226,7 @@ func (f *funcState) store(v, e *expr) {
 	f.releaseExpr(e)
 }
 
-// method makes e:name of e, and its self.
+// method compiles e:name, which leaves the function and self in registers.
 func (f *funcState) method(e *expr, name string) {
 	f.toAnyReg(e)
 	f.releaseExpr(e)
@@ -236,7 +236,7 @@ func (f *funcState) method(e *expr, name string) {
 	*e = makeExpr(xReg, fn)
 }
 
-// indexed makes t[k] of t, which must be in a register.
+// indexed makes the expression t[k]; t must be in a register.
 func (f *funcState) indexed(t, k *expr) {
 	switch {
 	case k.kind == xString && !k.hasJumps():
@@ -256,7 +256,7 @@ func (f *funcState) negate(e *expr) {
 	i.setA(int(i.a() ^ 1))
 }
 
-// jumpIf makes a jump for when the truth of e is cond.
+// jumpIf emits a jump that is taken if the truth of e is cond.
 func (f *funcState) jumpIf(e *expr, cond int) int {
 	if e.kind == xReloc {
 		if i := f.p.code[e.info]; i.op() == opNot {
@@ -273,9 +273,9 @@ func (f *funcState) jumpIf(e *expr, cond int) int {
 	return f.emit(opTestSet, noRegister, e.info, cond, noJump)
 }
 
-// goIfTrue makes code that goes on when e is true and jumps otherwise. (A false
-// constant is no plain jump: one would drag along tests that wait to jump here,
-// and they would carry the wrong value.)
+// goIfTrue emits code that continues if e is true and jumps otherwise. A false constant
+// is no plain jump: pending jumps to that jump would be joined with it, and carry the
+// wrong value.
 func (f *funcState) goIfTrue(e *expr) {
 	f.discharge(e)
 	at := noJump
@@ -292,7 +292,7 @@ func (f *funcState) goIfTrue(e *expr) {
 	e.yes = noJump
 }
 
-// goIfFalse makes code that goes on when e is false and jumps otherwise.
+// goIfFalse emits code that continues if e is false and jumps otherwise.
 func (f *funcState) goIfFalse(e *expr) {
 	f.discharge(e)
 	at := noJump

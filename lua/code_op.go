@@ -24,7 +24,7 @@ const (
 	oprNone
 )
 
-// priority holds how strongly an operator binds to its left and to its right.
+// priority is the precedence of each operator towards its left and its right operand.
 var priority = [...]struct{ left, right int }{
 	oprAdd: {6, 6}, oprSub: {6, 6}, oprMul: {7, 7}, oprDiv: {7, 7}, oprMod: {7, 7},
 	oprPow: {10, 9}, oprConcat: {5, 4},
@@ -97,7 +97,7 @@ func (f *funcState) infix(op operator, e *expr) {
 	case oprOr:
 		f.goIfFalse(e)
 	case oprConcat:
-		f.toNextReg(e) // the operands must stand side by side
+		f.toNextReg(e) // the operands must be in adjacent registers
 	case oprAdd, oprSub, oprMul, oprDiv, oprMod, oprPow:
 		if !e.isNumeral() {
 			f.toAnyReg(e)
@@ -120,7 +120,7 @@ func (e *expr) isConst() bool {
 // postfix is called when the right operand is read too.
 func (f *funcState) postfix(op operator, e1, e2 *expr) {
 	if op >= oprNe && op <= oprGe && !e2.isConst() {
-		f.toAnyReg(e2) // before a constant takes the register behind its parts
+		f.toAnyReg(e2) // before a constant is loaded into the register behind its parts
 	}
 	switch op {
 	case oprAnd:
@@ -152,8 +152,8 @@ func (f *funcState) postfix(op operator, e1, e2 *expr) {
 	}
 }
 
-// concat makes one instruction of a chain: it associates to the right, so what
-// follows has just been compiled.
+// concat makes one instruction of a chain of concatenations: they associate to the right, so the
+// right operand's instruction is the last one emitted.
 func (f *funcState) concat(e1, e2 *expr) {
 	f.toValue(e2)
 	if e2.kind == xReloc {
@@ -204,7 +204,8 @@ func (f *funcState) releaseBoth(e1, e2 *expr) {
 	f.releaseExpr(e2)
 }
 
-// fold computes with constants, except where the result would hide an oddity.
+// fold evaluates an operation on numeric constants, except a division by zero and a result that
+// is NaN: Lua leaves these to the run.
 func fold(op operator, e1, e2 *expr) bool {
 	if !e1.isNumeral() || !e2.isNumeral() {
 		return false
@@ -220,7 +221,7 @@ func fold(op operator, e1, e2 *expr) bool {
 	return true
 }
 
-// compare makes a jump for when the comparison gives cond.
+// compare emits a jump that is taken if the comparison's result is cond.
 func (f *funcState) compare(op opcode, cond int, e1, e2 *expr) {
 	equal := op == opEq
 	var at int

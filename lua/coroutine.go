@@ -89,8 +89,8 @@ func (th *thread) state(current *thread) string {
 	return [...]string{"suspended", "running", "normal", "dead"}[th.status]
 }
 
-// resume runs a coroutine until it yields or ends, and adds what it gives to
-// the results of the call.
+// resume runs a coroutine until it yields or ends, and appends its values to the results of the
+// call.
 func (c *Call) resume(th *thread, args []Value) error {
 	s := c.st
 	if th == s.main && th != c.th {

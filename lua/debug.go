@@ -12,8 +12,8 @@ import (
 
 func place(chunk string, line int) string { return chunk + ":" + strconv.Itoa(line) + ": " }
 
-// typeError says that an operation cannot be done with v, which is in a
-// register of the running function, or not (-1).
+// typeError returns the error that an operation is not possible with v. reg is the register of v
+// in the running function, or -1.
 func (th *thread) typeError(v Value, op string, reg int) error {
 	fr := th.frame
 	if reg >= 0 && fr.isLua() && reg < int(fr.fn.proto.maxStack) {
@@ -32,7 +32,8 @@ func (th *thread) orderError(a, b Value) error {
 	return th.runtimeError(fmt.Sprintf("attempt to compare %s with %s", t1, t2))
 }
 
-// describe says what the value in a register is called at an instruction.
+// describe returns the kind and the name of the variable or field whose value is in a register at
+// an instruction.
 func (p *Proto) describe(pc, reg int) (kind, name string) {
 	for {
 		if name := p.localName(reg, pc); name != "" {

@@ -9,9 +9,8 @@ import (
 // running functions, and counting continues from there. Memory that only the
 // host holds, such as its compiled chunks, is not counted.
 
-// sharedString is the length from which a string is measured once, however
-// many values refer to it. Shorter ones are counted with each: to remember
-// them would cost more than they do.
+// sharedString is the length from which on a string is counted once, however many values refer to
+// it. A shorter string is counted with each value: to remember it would cost more than its bytes.
 const sharedString = 64
 
 const stringOverhead = 16
@@ -32,7 +31,7 @@ func (s *State) SetGrant(f func(bytes int64) error) {
 
 const firstGrant = 64 << 10
 
-// restart begins to count.
+// restart begins the count anew.
 func (s *State) restart() {
 	s.used, s.granted = 0, 0
 	switch {
@@ -60,9 +59,9 @@ func (s *State) alloc(n int64) error {
 // allocString counts a string of n bytes.
 func (s *State) allocString(n int) error { return s.alloc(int64(n) + stringOverhead) }
 
-// collect measures what is held, and asks for more. To do so for every few bytes when
-// there is little left would cost too much: the next measurement waits until an eighth
-// of the limit was allocated, or a quarter of what was granted.
+// collect measures the live memory, and requests a larger grant if that is needed. To do so for
+// every few bytes near the limit would cost too much: the next measurement waits until an eighth
+// of the limit was allocated, or a quarter of the grant.
 func (s *State) collect(n int64) error {
 	limit := s.limit
 	if limit <= 0 {
@@ -93,7 +92,7 @@ func (s *State) collect(n int64) error {
 	return nil
 }
 
-// marker walks through what a state holds.
+// marker walks through the live objects of a state.
 type marker struct {
 	epoch   uint32
 	total   int64
@@ -129,7 +128,7 @@ func (m *marker) values(vs []Value) {
 	}
 }
 
-// value counts a value, and what it refers to later.
+// value counts a value and the object that it refers to; closures are queued.
 func (m *marker) value(v Value) {
 	if v.p == nil || v.isNumber() {
 		return
@@ -226,12 +225,12 @@ func (m *marker) function(f *function) {
 	}
 }
 
-// closureBytes is what a closure takes.
+// closureBytes is the memory of a closure.
 func closureBytes(p *Proto) int64 {
 	return int64(unsafe.Sizeof(function{})) + int64(len(p.upvals))*(8+int64(unsafe.Sizeof(upvalue{})))
 }
 
-// measure adds up what a compiled function takes.
+// measure adds up the memory of a compiled function.
 func (p *Proto) measure() {
 	p.size = int64(unsafe.Sizeof(*p)) + int64(len(p.code))*12 + int64(len(p.consts))*20 +
 		int64(len(p.locals))*32 + int64(len(p.upvals))*24

@@ -13,14 +13,14 @@ type parser struct {
 	level     int // nesting of blocks and expressions
 }
 
-// Compile makes a function of a chunk of source. The chunk name begins the
-// texts of its errors: "name:line: ". An error has Lua's text.
+// Compile compiles a chunk of source to a function. Error texts begin with the chunk
+// name, "name:line: ". An error has Lua's text.
 func Compile(source, chunkname string) (*Proto, error) {
 	return compile(source, chunkname, chunkname, 0)
 }
 
-// compile has two names: one for its own errors, one for those of the VM. The
-// limit of nesting counts from level, that of the calls around.
+// compile takes two names: one for its own errors, one for those of the VM. level is the
+// nesting of the calls around, from which the limit of nesting counts.
 func compile(source, syntaxName, chunkname string, level int) (p *Proto, err error) {
 	ps := &parser{chunkname: chunkname, level: level, lexer: lexer{src: source, chunk: syntaxName, line: 1, lastLine: 1}}
 	defer func() {
@@ -101,7 +101,7 @@ func (p *parser) took(t token) bool {
 	return true
 }
 
-// closing wants the token that closes what was opened at a line.
+// closing reads the token that closes another one, which was read in the given line.
 func (p *parser) closing(t, opened token, line int) {
 	if p.took(t) {
 		return
@@ -119,7 +119,7 @@ func (p *parser) name() string {
 	return s
 }
 
-// Locals. They are declared, and become visible when all of a statement are.
+// Locals. They become visible when all locals of their statement are declared.
 
 func (p *parser) declare(name string, n int) {
 	f := p.f
@@ -191,7 +191,7 @@ func (p *parser) blockBody() {
 	p.leaveBlock()
 }
 
-// statement reads one, and says whether it must be the last of its block.
+// statement reads a statement, and reports whether it must be the last one of its block.
 func (p *parser) statement() bool {
 	line := p.line
 	switch p.tok {
@@ -229,7 +229,7 @@ func (p *parser) statement() bool {
 	return false
 }
 
-// condition returns the jumps for when it is false.
+// condition reads a condition and returns the jumps that are taken if it is false.
 func (p *parser) condition() int {
 	var e expr
 	p.expr(&e)
@@ -380,7 +380,7 @@ func (p *parser) genericFor(name string) {
 
 func (p *parser) forBody(base, line, n int, numeric bool) {
 	f := p.f
-	// Only the three hidden ones are visible yet.
+	// Only the three hidden locals are visible so far.
 	hidden := len(f.p.locals) - n - 3
 	for i := range 3 {
 		f.p.locals[hidden+i].start = f.pc()

@@ -22,8 +22,8 @@ func (p *parser) exprList(e *expr) int {
 	return n
 }
 
-// subExpr reads operators that bind stronger than limit, and gives the first
-// that does not.
+// subExpr reads operators that bind stronger than limit, and returns the first one that
+// does not.
 func (p *parser) subExpr(e *expr, limit int) operator {
 	p.enter()
 	switch t := p.tok; t {
@@ -174,7 +174,7 @@ func (p *parser) args(e *expr) {
 	f.free = base + 1
 }
 
-// variable finds out what a name means.
+// variable resolves a name: a local, an upvalue or a global.
 func (p *parser) variable(e *expr, name string) {
 	kind, info := p.f.resolve(name, true)
 	if kind == xGlobal {
@@ -202,7 +202,7 @@ func (f *funcState) resolve(name string, base bool) (exprKind, int) {
 	return xUpval, f.upvalue(name, kind, info)
 }
 
-// markUpvalue notes that the block of a local has to close it.
+// markUpvalue notes that the block of a local must close it.
 func (f *funcState) markUpvalue(reg int) {
 	b := f.block
 	for b != nil && b.active > reg {

@@ -1,7 +1,7 @@
 package lua
 
-// State is one interpreter: its globals, its stack and the accounts of what
-// the running script uses. One goroutine uses it at a time.
+// State is one interpreter: its globals, its stack and the counts of memory and
+// instructions of the running script. One goroutine uses it at a time.
 type State struct {
 	globals *Table
 	strings *Table // the metatable of all strings
@@ -44,8 +44,8 @@ func (s *State) Globals() *Table { return s.globals }
 // StringMeta returns the metatable of strings; its __index is the string library.
 func (s *State) StringMeta() *Table { return s.strings }
 
-// NewTable returns a table with room for narr values at 1.. and nhash others. It
-// is counted; what passes the limit is noticed with the next allocation.
+// NewTable returns a table with room for narr values at 1.. and nhash others. Its memory
+// is counted; if the limit is exceeded, the next allocation fails.
 func (s *State) NewTable(narr, nhash int) *Table {
 	t, err := s.newTable(narr, nhash)
 	if err != nil {
@@ -81,8 +81,8 @@ func (s *State) Register(t *Table, name string, f Func) {
 	_ = t.set(String(name), NewFunc(name, f)) // a name is a valid key, and the limit is not set yet
 }
 
-// Reset forgets what a script left behind: its stacks, its coroutines and its
-// memory count. The globals stay, and so does the limit.
+// Reset drops the state of a script: its stacks, its coroutines and its memory count. The
+// globals and the limit stay.
 func (s *State) Reset() {
 	s.main.clear()
 	s.cur = s.main
@@ -100,10 +100,10 @@ func (s *State) Reset() {
 	s.ids = firstID
 }
 
-// keepCalls is how many calls of Go functions in each other are kept ready: clearing
-// what one script needed must not cost all others.
+// keepCalls is how many nested calls of Go functions Reset keeps for reuse: a script that
+// nested deeper must not make every later Reset slow.
 const keepCalls = 8
 
-// firstID is where the numbers of a script's objects begin: the order of keys
-// that are objects comes from them, and must not depend on earlier scripts.
+// firstID is the first number for objects of a script. The order of keys that are objects
+// follows from these numbers, and must not depend on earlier scripts.
 const firstID = 1 << 20

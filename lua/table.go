@@ -9,11 +9,10 @@ import (
 
 // A table has an array for the keys 1..n and a hash for the rest. The hash is a
 // chained scatter table with Brent's variation, in which every entry lies in
-// one array of nodes: a key that collides with one out of its own place pushes
-// that one away. Sizes, hashes and places are those of Lua 5.1 as Redis builds
-// it, for one reason: pairs, and so cjson.encode and all that a script prints
-// of a table, walks the nodes in their order, and scripts have come to show
-// that order to their clients.
+// one array of nodes: a key that collides with one that is not in its main position
+// moves that one away. Sizes, hashes and positions are those of Lua 5.1 as Redis builds
+// it, for one reason: pairs, and so cjson.encode, walks the nodes in their order, and
+// clients of scripts have come to depend on that order.
 //
 // An entry that is set to nil stays in its node, so that next can go on from
 // it, until the table is rebuilt because it has no free node left.
@@ -43,7 +42,7 @@ type Table struct {
 	mark  uint32
 	id    uint32
 	meta  *Table
-	st    *State // whose memory this is
+	st    *State // the state that the memory is counted for
 }
 
 const (
@@ -59,7 +58,7 @@ func (t *Table) Value() Value { return Value{unsafe.Pointer(t), uint64(KindTable
 // Meta returns the metatable, or nil.
 func (t *Table) Meta() *Table { return t.meta }
 
-// SetMeta sets the metatable; nil takes it away.
+// SetMeta sets the metatable; nil removes it.
 func (t *Table) SetMeta(m *Table) { t.meta = m }
 
 // SetReadonly makes every later change of the table an error, or allows it again.
@@ -77,7 +76,7 @@ func hashString(s string) uint32 {
 	return h
 }
 
-// charge counts the work to hash a long string, which is not remembered.
+// charge counts the work to hash a long string, whose hash is not cached.
 func (t *Table) charge(n int) {
 	if n > 256 && t.st != nil {
 		t.st.left -= n >> 3
@@ -89,8 +88,8 @@ func hashFloat(f float64) uint32 {
 	return uint32(b) + uint32(b>>32)
 }
 
-// hash returns the hash of a key. Its place is taken by mask for strings and
-// booleans, by remainder for the others.
+// hash returns the hash of a key. The main position is the hash masked for strings and
+// booleans, and a remainder for others.
 func (v Value) hash() uint32 {
 	switch v.Kind() {
 	case KindNumber:
@@ -131,8 +130,7 @@ func (t *Table) place(k Value, hash uint32) int32 {
 	return int32(hash % (mask | 1))
 }
 
-// arrayIndex returns the integer that a key is, when it is one that an array
-// could have.
+// arrayIndex returns a key as an integer, if an array could have that index.
 func arrayIndex(f float64) (int, bool) {
 	i := int(int32(f))
 	return i, float64(i) == f
@@ -274,7 +272,7 @@ func (t *Table) SetStr(s string, v Value) error {
 	return t.Set(String(s), v)
 }
 
-// set is Set without the question whether the table may be changed.
+// set is Set without the check whether the table is read-only.
 func (t *Table) set(k, v Value) error {
 	slot, err := t.slot(k)
 	if err != nil {
@@ -330,7 +328,7 @@ func (t *Table) insert(k Value, hash uint32) (*Value, error) {
 		}
 		s := &t.nodes[spare]
 		if home := t.place(n.key, n.hash); home != at {
-			// The node's key is a guest here: it goes to the spare one.
+			// The node's key is not in its main position: it moves to the free node.
 			for t.nodes[home].next != at {
 				home = t.nodes[home].next
 			}

@@ -68,8 +68,8 @@ func arraySize(counts *[maxBits + 1]int, ints int) (size, inArray int) {
 	return size, inArray
 }
 
-// resize gives the parts new sizes and moves every entry to its new place. The
-// memory is asked for before it is taken.
+// resize gives the parts new sizes and moves every entry to its new place. The memory is
+// counted before it is allocated.
 func (t *Table) resize(narr, nhash int) error {
 	lg := 0
 	if nhash > 0 {
@@ -123,7 +123,7 @@ func (t *Table) resize(narr, nhash int) error {
 	return nil
 }
 
-// move enters a node of the table's former self. No key of it is there yet.
+// move inserts an entry of the old node array. The new one does not have its key yet.
 func (t *Table) move(n *node) error {
 	if n.key.isNumber() {
 		return t.set(n.key, n.val)
@@ -162,7 +162,7 @@ func (t *Table) searchBorder(i int) int {
 	for !t.GetInt(j).IsNil() {
 		i = j
 		if j *= 2; j > 1<<31-3 {
-			// A script may have built a table that makes doubling slow: count.
+			// A script may have built a table that makes doubling overflow: count one by one.
 			for i = 1; !t.GetInt(i).IsNil(); i++ {
 			}
 			return i - 1
@@ -191,7 +191,7 @@ func (t *Table) Next(k Value) (key, val Value, ok bool, err error) {
 	return key, val, ok, nil
 }
 
-// chargeScan counts the work to pass over what was removed.
+// chargeScan counts the work to pass over removed entries.
 func (t *Table) chargeScan(n int) {
 	if n > 16 && t.st != nil {
 		t.st.left -= n >> 2

@@ -22,7 +22,7 @@ const (
 type thread struct {
 	st    *State
 	stack []Value
-	top   int    // behind the last of "all results"
+	top   int    // behind the last value of an open list of results
 	frame *frame // the running call
 	first frame  // below all calls
 	depth int    // calls
@@ -56,7 +56,7 @@ type status uint8
 const (
 	suspended status = iota // not started, or in a yield
 	running
-	normal // it resumed another
+	normal // it has resumed another coroutine
 	dead
 )
 
@@ -76,7 +76,7 @@ func (s *State) newThread() *thread {
 	return th
 }
 
-// clear makes a thread as new.
+// clear resets a thread to the state of a new one.
 func (th *thread) clear() {
 	th.closeUpvalues(0)
 	if len(th.stack) > keepStack {
@@ -98,7 +98,7 @@ func (th *thread) clear() {
 	th.env = th.st.globals // setfenv(0) lasts as long as the script
 }
 
-// need makes sure of n slots behind at, and of a window.
+// need grows the stack to have n slots and a window behind at.
 func (th *thread) need(at, n int) error {
 	end := at + n
 	if end > th.high {
@@ -169,7 +169,7 @@ func (th *thread) capture(index int) *upvalue {
 	return u
 }
 
-// closeUpvalues lets the upvalues of the slots from index on live by themselves.
+// closeUpvalues moves the values of open upvalues from slot index on into the upvalues.
 func (th *thread) closeUpvalues(index int) {
 	for u := th.open; u != nil && u.index >= index; u = th.open {
 		th.open = u.next
@@ -181,8 +181,8 @@ func (th *thread) closeUpvalues(index int) {
 
 // Positions.
 
-// level returns the call that is n calls up: 0 is the running one. lost says
-// that it was replaced by a tail call.
+// level returns the call that is n calls up: 0 is the running one. lost reports that the
+// call was replaced by a tail call.
 func (th *thread) level(n int) (fr *frame, lost bool) {
 	fr = th.frame
 	for n > 0 && fr != &th.first {

@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// Kind says what a Value is.
+// Kind is the type of a Value.
 type Kind uint8
 
 // The kinds of values. Userdata is what newproxy makes, and Null.
@@ -92,7 +92,7 @@ func (v Value) str() string      { return unsafe.String((*byte)(v.p), int(v.n>>8
 func (v Value) table() *Table    { return (*Table)(v.p) }
 func (v Value) fn() *function    { return (*function)(v.p) }
 
-// Kind says what the value is.
+// Kind returns the type of the value.
 func (v Value) Kind() Kind {
 	if v.isNumber() {
 		return KindNumber
@@ -134,7 +134,7 @@ func (v Value) Table() *Table {
 // TypeName returns the name of the type, as type() does.
 func (v Value) TypeName() string { return kindNames[v.Kind()] }
 
-// ToNumber returns a number, or what a string reads as.
+// ToNumber returns a number, or the number that a string represents.
 func (v Value) ToNumber() (float64, bool) {
 	if v.isNumber() {
 		return v.float(), true
@@ -175,7 +175,7 @@ type function struct {
 	proto  *Proto
 	upvals []*upvalue
 	env    *Table // of the globals; nil for a Go function
-	mark   uint32 // see memory.go; never written in a Go function, which states may share
+	mark   uint32 // see memory.go; not written in a Go function, which several states may share
 
 	goFn Func
 	held Value // what a Go function refers to

@@ -8,9 +8,9 @@ import (
 // execute runs the Lua function of the running frame, and those it calls,
 // until that frame returns. Calls of Lua functions do not recurse.
 //
-// The common case of every instruction is written out here; everything that
-// can fail or call back is elsewhere and stores the place first: fr.code = pc.
-// After anything that may have moved the stack, regs is taken again.
+// The common case of every instruction is written out here; a case that can fail or
+// call back is elsewhere, and needs the program counter stored first: fr.code = pc.
+// After a step that may have moved the stack, regs is taken again.
 //
 // A number is stored into a register that already has one by its bits alone:
 // that spares the write barrier of the pointer. This function is long because

@@ -2,12 +2,12 @@ package lua
 
 import "errors"
 
-// errYield is how a yield leaves the VM: the frames stay as they are.
+// errYield is returned through the VM by a yield; the frames stay as they are.
 var errYield = errors.New("yield")
 
-// Call calls a function. The results are valid until the next Call. The error
-// is an *Error, or what Abort or a limit gave: inside of another call it still
-// passes through pcall when the Go function that made this call returns it.
+// Call calls a function. The results are valid until the next Call. The error is an
+// *Error, or the error of Abort or of a limit; the latter still passes through pcall
+// when a Go function that has called Call returns it.
 func (s *State) Call(fn Value, args ...Value) ([]Value, error) {
 	th := s.cur
 	base := th.freeSlot()
@@ -75,8 +75,8 @@ func (th *thread) start(slot, n, want int) error {
 	return th.execute()
 }
 
-// enter begins a call of any value. A Go function runs at once; for a Lua
-// function there is a new frame, which the VM has to execute.
+// enter begins a call of any value. A Go function runs at once; for a Lua function
+// enter pushes a frame, which the VM must execute.
 func (th *thread) enter(slot, n, want int) (isLua bool, err error) {
 	v := th.stack[slot]
 	if !v.isFunction() {
@@ -148,7 +148,7 @@ func (th *thread) enterLua(fn *function, slot, n, want int) error {
 	return nil
 }
 
-// argTable makes the local arg that a vararg function of Lua 5.0 had.
+// argTable makes the table arg, a local variable of vararg functions in Lua 5.0.
 func (th *thread) argTable(args []Value) (Value, error) {
 	t, err := th.st.newTable(len(args), 1)
 	if err != nil {
@@ -192,7 +192,7 @@ func (th *thread) callGo(fn *function, slot, n, want int) error {
 	return th.putResults(slot, c.rets, want)
 }
 
-// goError makes an error that Lua can catch of any error of a Go function.
+// goError converts an error of a Go function to one that Lua can catch.
 func (th *thread) goError(err error) error {
 	switch err.(type) {
 	case *Error, *abortError:
@@ -205,7 +205,7 @@ func (th *thread) goError(err error) error {
 	return &Error{Value: String(err.Error()), Chunk: chunk, Line: line}
 }
 
-// putResults stores the results of a call where the caller wants them.
+// putResults stores the results of a call at slot, as many as the caller wants.
 func (th *thread) putResults(slot int, rets []Value, want int) error {
 	if want == 1 {
 		if len(rets) > 0 {

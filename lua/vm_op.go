@@ -95,8 +95,8 @@ func (th *thread) prepareFor(regs *[window]Value, a uint8) error {
 	return nil
 }
 
-// nextInto does a step of a loop over pairs, without a call of next. It says
-// no when next has to complain.
+// nextInto does a step of a loop over pairs, without a call of next. It returns false if
+// next must raise an error.
 func (th *thread) nextInto(t *Table, regs *[window]Value, a, want uint8) bool {
 	at, err := t.position(regs[a+2])
 	if err != nil {
@@ -124,7 +124,7 @@ func (th *thread) setList(fr *frame, i instr) error {
 	t := th.stack[at].table()
 	last := i.d() + n
 	if last > len(t.arr) {
-		// All of them fit at once, as in Lua: the array becomes just as long.
+		// The array is resized once for all values, as in Lua, and gets exactly this length.
 		if err := t.resize(last, t.hashSize()); err != nil {
 			return err
 		}
