@@ -83,7 +83,7 @@ func (e *Engine) execute(c *command.Ctx, p *program, numkeys int, ro bool) error
 	if err := p.admit(c, ro); err != nil {
 		return err
 	}
-	if p.heavy.Load() > 0 && hurried(c) {
+	if p.heavy.Load() > 0 && mustBeBrief(c) {
 		p.heavy.Add(-1)
 		c.Tx.Fail(keyspace.TakesLong)
 		return keyspace.TakesLong
@@ -114,17 +114,17 @@ func (e *Engine) execute(c *command.Ctx, p *program, numkeys int, ro bool) error
 	return err
 }
 
-// Hurried is a command.Caller that reports whether a command must not take long although it
-// runs on a worker, since others wait for the caller: one that holds its session, say.
-type Hurried interface{ Hurried() bool }
+// Brief is an optional interface of a command.Caller. MustBeBrief reports whether a command must
+// not take long although it runs on a worker, since its caller holds up other work.
+type Brief interface{ MustBeBrief() bool }
 
-// hurried reports whether a script has a budget of instructions.
-func hurried(c *command.Ctx) bool {
+// mustBeBrief reports whether a script has a budget of instructions.
+func mustBeBrief(c *command.Ctx) bool {
 	if !c.Tx.Worker {
 		return true
 	}
-	h, ok := c.Caller.(Hurried)
-	return ok && h.Hurried()
+	h, ok := c.Caller.(Brief)
+	return ok && h.MustBeBrief()
 }
 
 // begin prepares an interpreter for an execution.
@@ -141,7 +141,7 @@ func (st *state) begin(c *command.Ctx, p *program, ro bool) {
 	st.random.seed(int32(c.Seed ^ c.Seed>>32))
 	st.SetLimit(st.e.Memory())
 	st.SetGrant(st.onGrant)
-	if hurried(c) {
+	if mustBeBrief(c) {
 		st.SetBudget(loopBudget, st.onLoop)
 	} else {
 		r.job = st.e.running.add(c, p)

@@ -57,8 +57,8 @@ func scriptFlags(cmd *command.Command, args [][]byte) command.Flags {
 	return cmd.Flags
 }
 
-// Hurried implements script.Hurried: a script on its carrier holds the session's mu.
-func (c *caller) Hurried() bool { return c.carried }
+// MustBeBrief implements script.Brief: a script on its carrier holds the session's mu.
+func (c *caller) MustBeBrief() bool { return c.carried }
 
 // Stop implements script.Stoppable.
 func (c *caller) Stop() *script.Stop { return c.stop }
@@ -106,6 +106,6 @@ func (s *session) recordScripts() (known bool) {
 
 var (
 	_ script.Recorder  = (*caller)(nil)
-	_ script.Hurried   = (*caller)(nil)
+	_ script.Brief     = (*caller)(nil)
 	_ script.Stoppable = (*caller)(nil)
 )
