@@ -5,7 +5,7 @@ GO ?= go
 PKG := ./...
 
 .PHONY: help run build test test-quick race check fmt vet fuzz sim oracle oracle-short crash bench bench-mem soak hostile hostile-short pgo tools idle clients \
-	test-channels tikv-build tikv-up tikv-down test-tikv settle
+	console console-current test-channels tikv-build tikv-up tikv-down test-tikv settle
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
@@ -91,6 +91,12 @@ SIM ?= 10m
 
 sim: ## clusters of replicas with faults, simulated, each of two kinds for a while (SIM=10m)
 	REDOUBT_SIM=$(SIM) $(GO) test -count=1 -timeout 24h -v -run 'TestSimulation($$|OnJournals)' ./replica
+
+console: ## build console/dist, the page that is embedded in the program, from console/app; needs Node 20 or later
+	cd console/app && npm ci --ignore-scripts --no-progress && npm run build
+
+console-current: console ## fail if console/dist is not what console/app makes
+	@test -z "$$(git status --porcelain console/dist)" || { git status --short console/dist; echo 'console/dist is not current: run make console and commit it'; exit 1; }
 
 clients: ## programs with client libraries of Go, Python, Node, Java and Rust; needs those and package registries
 	REDOUBT_CLIENTS=1 $(GO) test -count=1 -timeout 60m -v -run 'TestClients' ./test/clients

@@ -46,6 +46,11 @@ const (
 	Special // has a parse function of its own
 )
 
+// String returns the name of the kind.
+func (k Kind) String() string {
+	return [...]string{"yes or no", "number", "bytes", "bytes or percentage", "octal number", "one of", "some of", "text", "words"}[k]
+}
+
 // Flags of a directive.
 type Flags uint16
 
@@ -146,6 +151,17 @@ func (d Directive) capped(low, high int64) Directive {
 func (d Directive) doc(s string) Directive {
 	d.Doc = s
 	return d.with(Own)
+}
+
+// Meaning says in a sentence what the directive does.
+func (d *Directive) Meaning() string {
+	if d.Doc != "" {
+		return d.Doc
+	}
+	if m := meanings[d.Name]; m != "" {
+		return m
+	}
+	return noEffect
 }
 
 // Values are the words of an enumeration.

@@ -36,6 +36,10 @@ func ownDirectives(memoryBytes uint64) []Directive {
 			doc("The data directory, made if it does not exist. The default is ./redoubt-data, where Redis uses the working directory."),
 		integer("auth-timeout", 30, 0, maxInt32).
 			doc("After how many seconds a client is closed that has to authenticate and has not. 0 is never. Redis has no such limit."),
+		yesNo("console", "yes").with(Immutable).
+			doc("http-addr serves the console, a page to look at the server and its data, at /console/. Its users log in as users of the ACL."),
+		yesNo("console-read-only", "no").
+			doc("Commands from the console must not change anything, whatever the rights of their users."),
 		integer("disk-free-warning", 5, 0, 100).
 			doc("Engine local: the log and INFO warn when less than this percentage of the file system of the data is free. 0 never warns. Writes are refused when much less is free."),
 		oneOf("engine", "local", "local", "mem", "tikv").with(Immutable).
@@ -45,7 +49,7 @@ func ownDirectives(memoryBytes uint64) []Directive {
 		yesNo("http-access-log", "no").
 			doc("Each HTTP request is a line of the log."),
 		nullable("http-addr").with(Immutable).
-			doc("The host:port on which durable channels are served over HTTP; nothing is served by default."),
+			doc("The host:port on which the console and durable channels are served over HTTP; nothing is served by default."),
 		nullable("http-admin-token").with(Sensitive).
 			doc("The bearer token of the administrative paths of http-addr (revoking tokens, level of the log); without one nobody may use them."),
 		oneOf("http-anonymous", "loopback", "loopback", "yes", "no").

@@ -71,6 +71,8 @@ type Options struct {
 	Ready func() error
 	// SetLogLevel sets the level of the log: debug, notice or warning.
 	SetLogLevel func(level string) error
+	// Pages are served besides channels; nil: none.
+	Pages Pages
 	// Published, if set, is called with each channel that got a message.
 	Published func(channel string)
 	// Charge accounts for memory that requests hold, in bytes; a negative number releases it.
@@ -87,6 +89,13 @@ type Options struct {
 	WriteTime time.Duration
 	// ReadTime is how long a client may take to send a request; 0 is 10 seconds.
 	ReadTime time.Duration
+}
+
+// Pages serve paths that are not about channels. None of the gateway's settings but
+// AccessLog apply to them.
+type Pages interface {
+	http.Handler
+	Serves(path string) bool
 }
 
 // Gateway is an HTTP server.

@@ -100,6 +100,10 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	q := &request{method: r.Method, close: r.Close || !r.ProtoAtLeast(1, 1)}
 	q.addr, _, _ = net.SplitHostPort(r.RemoteAddr)
+	if g.o.Pages != nil && g.o.Pages.Serves(r.URL.Path) {
+		g.page(w, r, q, began)
+		return
+	}
 	res := g.serve(w, r, q)
 	if res == nil { // the connection was parked, or the response is written
 		return

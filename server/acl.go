@@ -18,6 +18,9 @@ import (
 // permit returns the error of a command that the user's rules deny, for refuse. For a
 // user that may do everything the check is a load and a comparison.
 func (s *session) permit(cmd *command.Command, args [][]byte) error {
+	if err := s.readOnly(cmd, args); err != nil {
+		return err
+	}
 	u := s.user.Load()
 	if u.All() {
 		return nil
@@ -70,6 +73,9 @@ func (s *session) noteDenials(args [][]byte) {
 // Permit implements command.Caller. A returned *access.Denial has Message and Reason, too.
 func (c *caller) Permit(cmd *command.Command, args [][]byte) error {
 	s := c.s
+	if err := s.readOnly(cmd, args); err != nil {
+		return err
+	}
 	u := s.user.Load()
 	if u.All() {
 		return nil

@@ -22,12 +22,14 @@ import (
 	"redoubt/budget"
 	"redoubt/command"
 	"redoubt/config"
+	"redoubt/console"
 	"redoubt/engine"
 	"redoubt/script"
 	"redoubt/server/access"
 	"redoubt/server/checkpoint"
 	"redoubt/server/cluster"
 	"redoubt/server/debug"
+	"redoubt/server/history"
 	"redoubt/server/info"
 	"redoubt/server/metrics"
 	"redoubt/server/migrate"
@@ -105,6 +107,8 @@ type Server struct {
 	debug      debug.Debugger
 	web        *web.Web           // durable channels over HTTP
 	webStats   *observe.LoopStats // of the commands that web runs
+	console    *console.Console   // nil: there is none
+	history    *history.Recorder  // for the console; nil: there is none
 }
 
 // carriers are what carries the sessions: event loops, or pairs of goroutines.
@@ -211,6 +215,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	srv.webStats = srv.obs.Stats.SharedLoop()
+	srv.openConsole()
 	if err := srv.openWeb(); err != nil {
 		return nil, err
 	}
@@ -274,6 +279,7 @@ func (srv *Server) Start() error {
 	srv.life.background.Go(func() { srv.obs.Sample(ctx, srv.samples()) })
 	srv.life.background.Go(func() { srv.watchMemory(ctx) })
 	srv.life.background.Go(func() { srv.limited.Run(ctx) })
+	srv.startConsole(ctx)
 	if srv.ready.Load() {
 		if err := srv.serveStore(ctx); err != nil {
 			return err
@@ -316,6 +322,7 @@ func (srv *Server) Shutdown(ctx context.Context) error {
 }
 
 func (srv *Server) shutdown(ctx context.Context) error {
+	srv.stopConsole()
 	srv.stopWeb(ctx)
 	srv.life.draining.Store(true)
 	srv.pause.end()

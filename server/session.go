@@ -63,6 +63,7 @@ type session struct {
 	libVersion    string
 	noEvict       atomic.Bool
 	noTouch       bool
+	inside        bool // a connection of the console: see console.go
 	ungrouped     bool // the next command must be run by itself: see together.go
 	shown         bool // monitors have seen the command that a worker runs
 	replies       replyMode

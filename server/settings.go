@@ -27,6 +27,8 @@ type settings struct {
 	outLimit        atomic.Pointer[config.BufferLimit]
 	subscribedLimit atomic.Pointer[config.BufferLimit] // of clients with subscriptions
 
+	consoleReadOnly atomic.Bool
+
 	mu           sync.Mutex    // held while a setting is read and applied elsewhere
 	channelRules channel.Rules // guarded by mu
 }
@@ -59,6 +61,7 @@ func (srv *Server) watchSettings() error {
 	}, "client-output-buffer-limit")
 	apply(srv.applyNotify, "notify-keyspace-events")
 	apply(func() { srv.tracking.Limit(c.Int("tracking-table-max-keys")) }, "tracking-table-max-keys")
+	apply(func() { srv.set.consoleReadOnly.Store(c.Bool("console-read-only")) }, "console-read-only")
 	apply(func() { srv.set.maxBulk.Store(c.Int("proto-max-bulk-len")) }, "proto-max-bulk-len")
 	apply(srv.limitCommands, "proto-max-bulk-len", "replica-read-only", "maxmemory-policy", "hash-max-listpack-entries", "hash-max-listpack-value",
 		"set-max-intset-entries", "set-max-listpack-entries", "set-max-listpack-value", "zset-max-listpack-entries",

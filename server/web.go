@@ -30,6 +30,7 @@ func (srv *Server) openWeb() (err error) {
 	}
 	srv.web, err = web.New(web.Options{
 		Host: h, Config: srv.cfg, Log: srv.log, ClientLog: srv.clientLog, Clients: &srv.budget.Clients,
+		Pages: srv.pages(),
 	})
 	srv.applyNotify()
 	return err

@@ -146,6 +146,9 @@ func banner(out io.Writer, cfg *config.Config, srv *server.Server) {
 	if http := srv.HTTPAddr(); http != nil {
 		fmt.Fprintf(out, "  channels    %s over HTTP\n", http)
 	}
+	if url := srv.ConsoleURL(); url != "" {
+		fmt.Fprintf(out, "  console     %s\n", url)
+	}
 	fmt.Fprintf(out, "  data        %s\n", data)
 	fmt.Fprintf(out, "  durability  %s\n", durability)
 	if cfg.Enum("engine") != "tikv" {

@@ -14,11 +14,11 @@ import (
 // Memory is the breakdown of the process's memory.
 type Memory struct {
 	Used    int64 // Go's memory and the engine's outside of it
-	heap    int64 // live and not yet collected objects
+	Heap    int64 // live and not yet collected objects
 	resting int64 // mapped and free
 	stacks  int64
 	offHeap int64
-	rss     int64
+	RSS     int64 // of the process
 }
 
 // notGo reports whether engines allocate outside of Go's heap: Pebble does so for
@@ -59,13 +59,13 @@ func (r *Reporter) memory(s *Store) Memory {
 		}
 		return int64(samples[i].Value.Uint64())
 	}
-	m := Memory{heap: v(4), stacks: v(5), resting: v(2) + v(3)}
+	m := Memory{Heap: v(4), stacks: v(5), resting: v(2) + v(3)}
 	if m.offHeap = s.OffHeapBytes; s.OnDisk && notGo() {
 		m.offHeap = s.MemoryBytes
 	}
 	m.Used = v(0) - v(1) - m.resting + m.offHeap
-	if m.rss = residentBytes(); m.rss == 0 { // not on Linux
-		m.rss = v(0) - v(1) + m.offHeap
+	if m.RSS = residentBytes(); m.RSS == 0 { // not on Linux
+		m.RSS = v(0) - v(1) + m.offHeap
 	}
 	observe.Raise(&r.peakMemory, m.Used)
 	return m

@@ -135,13 +135,13 @@ func (r *Reporter) memoryDoctor(c *admin.Call) error {
 	if limit := r.Server().MaxMemory; limit > 0 && m.Used > limit {
 		note("More memory is used (%s) than maxmemory says (%s).", human(m.Used), human(limit))
 	}
-	if total := systemMemory(); total > 0 && m.rss > total*9/10 {
+	if total := systemMemory(); total > 0 && m.RSS > total*9/10 {
 		note("The process holds %s of the machine's %s: it may be killed when others need memory. Lower maxmemory.",
-			human(m.rss), human(total))
+			human(m.RSS), human(total))
 	}
-	if m.Used > 64<<20 && m.rss > 2*m.Used {
+	if m.Used > 64<<20 && m.RSS > 2*m.Used {
 		note("The process holds %s, twice what it uses (%s). It needed that much before; MEMORY PURGE gives it back.",
-			human(m.rss), human(m.Used))
+			human(m.RSS), human(m.Used))
 	}
 	if peak := r.peakMemory.Load(); m.Used > 64<<20 && peak > m.Used*3/2 {
 		note("At its peak the server used %s, now %s.", human(peak), human(m.Used))
@@ -235,14 +235,14 @@ func (r *Reporter) memoryStats(c *admin.Call) error {
 	frac("peak.percentage", m.Used, peak, 100)
 	num("allocator.allocated", m.Used)
 	num("allocator.active", m.Used+m.resting)
-	num("allocator.resident", m.rss)
+	num("allocator.resident", m.RSS)
 	frac("allocator-fragmentation.ratio", m.Used+m.resting, m.Used, 1)
 	num("allocator-fragmentation.bytes", m.resting)
-	frac("allocator-rss.ratio", m.rss, m.Used+m.resting, 1)
-	num("allocator-rss.bytes", m.rss-m.Used-m.resting)
+	frac("allocator-rss.ratio", m.RSS, m.Used+m.resting, 1)
+	num("allocator-rss.bytes", m.RSS-m.Used-m.resting)
 	frac("rss-overhead.ratio", 1, 1, 1)
 	num("rss-overhead.bytes", 0)
-	frac("fragmentation", m.rss, m.Used, 1)
-	num("fragmentation.bytes", m.rss-m.Used)
+	frac("fragmentation", m.RSS, m.Used, 1)
+	num("fragmentation.bytes", m.RSS-m.Used)
 	return nil
 }

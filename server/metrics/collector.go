@@ -15,7 +15,8 @@ import (
 	"redoubt/version"
 )
 
-func handler(from *info.Reporter) http.Handler {
+// Handler serves the metrics. It asks for no password.
+func Handler(from *info.Reporter) http.Handler {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(
 		collectors.NewGoCollector(),

@@ -49,11 +49,9 @@ func Start(from *info.Reporter, log *slog.Logger) (*Server, error) {
 		log.Warn("everybody who reaches metrics-addr can read the metrics: set metrics-password, or bind it to 127.0.0.1", "addr", ln.Addr())
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", handler(from))
+	mux.Handle("GET /metrics", Handler(from))
 	if profiles {
-		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
-		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
-		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+		mux.Handle("GET /debug/pprof/", Profiles())
 	}
 	m := &Server{
 		log:  log,
@@ -67,6 +65,15 @@ func Start(from *info.Reporter, log *slog.Logger) (*Server, error) {
 		}
 	}()
 	return m, nil
+}
+
+// Profiles serves Go profiles below /debug/pprof/. It asks for no password.
+func Profiles() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	return mux
 }
 
 // withPassword refuses requests without the password, which comes by basic authentication

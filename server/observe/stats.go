@@ -216,6 +216,30 @@ func (st *Stats) Each(visit func(*command.Command, *CommandStats)) {
 	}
 }
 
+// Since returns the figures since an earlier moment. If they were reset meanwhile, all of
+// them are newer.
+func (s *CommandStats) Since(old *CommandStats) CommandStats {
+	if s.Calls < old.Calls || s.Rejected < old.Rejected || s.Timed < old.Timed {
+		return *s
+	}
+	d := CommandStats{
+		Calls: s.Calls - old.Calls, Nanos: s.Nanos - old.Nanos, Failed: s.Failed - old.Failed, Rejected: s.Rejected - old.Rejected,
+		Timed: s.Timed - old.Timed,
+	}
+	for i := range d.hist {
+		d.hist[i] = s.hist[i] - min(s.hist[i], old.hist[i])
+	}
+	return d
+}
+
+// Add adds the figures of another command.
+func (s *CommandStats) Add(o *CommandStats) {
+	s.Calls, s.Nanos, s.Failed, s.Rejected, s.Timed = s.Calls+o.Calls, s.Nanos+o.Nanos, s.Failed+o.Failed, s.Rejected+o.Rejected, s.Timed+o.Timed
+	for i := range s.hist {
+		s.hist[i] += o.hist[i]
+	}
+}
+
 // Percentile returns the duration that p percent of the calls did not exceed.
 func (s *CommandStats) Percentile(p float64) time.Duration {
 	want := max(1, uint64(p/100*float64(s.Timed)+0.5))

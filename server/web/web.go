@@ -60,6 +60,8 @@ type Options struct {
 	ClientLog *slog.Logger
 	// Clients accounts for the memory of clients.
 	Clients *budget.Account
+	// Pages are served besides channels; nil: none.
+	Pages gateway.Pages
 }
 
 // Web is the HTTP side of a server.
@@ -126,6 +128,7 @@ func (w *Web) listen(addr string) error {
 		SetLogLevel: func(level string) error { return cfg.Set("loglevel", level) },
 		Charge:      w.o.Clients.Add,
 		Full:        w.full,
+		Pages:       w.o.Pages,
 		Log:         w.o.ClientLog, Access: w.o.Log,
 	})
 	if err != nil {
