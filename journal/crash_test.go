@@ -99,7 +99,7 @@ func (l *life) step(rng *rand.Rand) (err error) {
 	default:
 		size := []int{0, 20, 50, 300, 6000}[rng.IntN(5)]
 		l.history = append(l.history, payloadOf(rng.Uint64(), l.j.Last(), size))
-		seq, err := l.j.Append(record(l.history[len(l.history)-1]))
+		seq, err := l.j.Append(0, record(l.history[len(l.history)-1]))
 		if err != nil {
 			return err
 		}

@@ -113,7 +113,7 @@ func faultOnce(t *testing.T, seed uint64, n int, fault error, stays bool) bool {
 			break
 		}
 		if l.j.Err() != nil {
-			if _, err := l.j.Append(record("x")); !errors.Is(err, ErrFailed) {
+			if _, err := l.j.Append(0, record("x")); !errors.Is(err, ErrFailed) {
 				t.Fatalf("append to a failed journal: %v", err)
 			}
 			break
@@ -168,7 +168,7 @@ func TestFailedSyncIsFinal(t *testing.T) {
 		if p == Always && durable != 1 || j.Synced() != 1 {
 			t.Fatalf("durable %d, synced %d", durable, j.Synced())
 		}
-		if _, err := j.Append(record("no")); !errors.Is(err, ErrFailed) {
+		if _, err := j.Append(0, record("no")); !errors.Is(err, ErrFailed) {
 			t.Fatalf("append: %v", err)
 		}
 		if err := j.Sync(2); !errors.Is(err, ErrFailed) {
@@ -213,7 +213,7 @@ func TestFullDisk(t *testing.T) {
 	for range 10 {
 		fs.set(full)
 		for range 4 {
-			if _, err := j.Append(record(payloadOf(2, 2, 90))); !errors.Is(err, ErrFull) || !strings.Contains(err.Error(), ".jnl") {
+			if _, err := j.Append(0, record(payloadOf(2, 2, 90))); !errors.Is(err, ErrFull) || !strings.Contains(err.Error(), ".jnl") {
 				t.Fatalf("on a full disk: %v", err)
 			}
 			ok(t, j.Err())

@@ -65,29 +65,6 @@ const (
 	No       Policy = 3 // durable when written; fsync when a segment is full
 )
 
-// Log is an ordered log of records as a store uses it, whether the log is in local files or
-// replicated.
-type Log interface {
-	// Append adds a record behind all others and returns its number. The payload is
-	// rec[HeadRoom:]; Append writes the header before the payload, and does not keep rec.
-	// On an error the record is not in the log.
-	Append(rec []byte) (seq uint64, err error)
-	// Last is the number of the newest record.
-	Last() uint64
-	// Durable is the number up to which all records are durable by the log's policy. It
-	// never decreases.
-	Durable() uint64
-	// Sync waits until all records up to seq survive a loss of power.
-	Sync(seq uint64) error
-	// Remove allows the log to forget the records up to upTo.
-	Remove(upTo uint64) error
-	// Err is nil, or says why the log takes no more records: the records above Durable will
-	// never become durable.
-	Err() error
-	// Close makes all records durable and ends the log.
-	Close() error
-}
-
 // Options are how a journal is opened. Only Dir is needed.
 type Options struct {
 	FS           FS     // OS if nil
@@ -234,8 +211,8 @@ func poke(c chan struct{}) {
 }
 
 // Append implements Log. When it returns nil the record is with the operating
-// system: it survives the end of this process, however that comes.
-func (j *Journal) Append(rec []byte) (uint64, error) {
+// system: it survives the end of this process, however that comes. There is only one epoch.
+func (j *Journal) Append(_ uint64, rec []byte) (uint64, error) {
 	if len(rec) < HeadRoom {
 		return 0, fmt.Errorf("journal: a record of %d bytes has no room for its header", len(rec))
 	}
@@ -342,7 +319,7 @@ func (j *Journal) refusal() error {
 	return j.Err()
 }
 
-// Last implements Log.
+// Last is the number of the newest record.
 func (j *Journal) Last() uint64 { return j.last.Load() }
 
 // Durable implements Log: by the policy what is fsynced, or what is written.

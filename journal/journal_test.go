@@ -89,7 +89,7 @@ func mustOpen(t testing.TB, o Options, from uint64) (*Journal, []replayed) {
 
 func mustAppend(t testing.TB, j *Journal, payload string) uint64 {
 	t.Helper()
-	seq, err := j.Append(record(payload))
+	seq, err := j.Append(0, record(payload))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +188,7 @@ func TestAppendAndReopen(t *testing.T) {
 		if j.Synced() != j.Last() || j.Durable() != j.Last() {
 			t.Fatalf("after Close synced is %d, durable %d, last %d", j.Synced(), j.Durable(), j.Last())
 		}
-		if _, err := j.Append(record("x")); !errors.Is(err, ErrClosed) {
+		if _, err := j.Append(0, record("x")); !errors.Is(err, ErrClosed) {
 			t.Fatalf("append after Close: %v", err)
 		}
 		from = uint64(round * 20)
@@ -282,7 +282,7 @@ func TestOneSyncServesAll(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 10 {
 		wg.Go(func() {
-			if seq, err := j.Append(record("more")); err != nil || j.Sync(seq) != nil {
+			if seq, err := j.Append(0, record("more")); err != nil || j.Sync(seq) != nil {
 				t.Error(seq, err)
 			}
 		})
@@ -429,7 +429,7 @@ func TestLargeRecordsAndProgress(t *testing.T) {
 	mustClose(t, j)
 	j, got := mustOpen(t, Options{FS: fs}, 0)
 	wantRecords(t, got, 1, "a", big, "b", big, big, "")
-	if _, err := j.Append(make([]byte, HeadRoom-1)); err == nil {
+	if _, err := j.Append(0, make([]byte, HeadRoom-1)); err == nil {
 		t.Fatal("a record without room was taken")
 	}
 	mustClose(t, j)
@@ -470,7 +470,7 @@ func TestAppendAllocatesNothing(t *testing.T) {
 		})
 		rec := record(payloadOf(1, 1, 300))
 		if n := testing.AllocsPerRun(500, func() {
-			if _, err := j.Append(rec); err != nil {
+			if _, err := j.Append(0, rec); err != nil {
 				t.Fatal(err)
 			}
 		}); n != 0 {
@@ -503,7 +503,7 @@ func TestConcurrentUse(t *testing.T) {
 		wg.Go(func() {
 			for i := range each {
 				p := payloadOf(uint64(w), uint64(i), i)
-				seq, err := j.Append(record(p))
+				seq, err := j.Append(0, record(p))
 				if err == nil && i%20 == 0 {
 					err = j.Sync(seq)
 				}
@@ -565,7 +565,7 @@ func BenchmarkAppend(b *testing.B) {
 			b.SetBytes(int64(size))
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := j.Append(rec); err != nil {
+				if _, err := j.Append(0, rec); err != nil {
 					b.Fatal(err)
 				}
 				if j.Stats().Segments > 4 {

@@ -38,6 +38,28 @@ type Applied struct {
 	Index, Term uint64
 }
 
+// appliedSize is how many bytes Append adds.
+const appliedSize = 24
+
+// Append appends the bytes of a to b: position, index and term.
+func (a Applied) Append(b []byte) []byte {
+	for _, n := range []uint64{a.Position, a.Index, a.Term} {
+		b = binary.BigEndian.AppendUint64(b, n)
+	}
+	return b
+}
+
+// ParseApplied reads what Append has made, and returns what is behind it.
+func ParseApplied(b []byte) (a Applied, rest []byte, err error) {
+	if len(b) < appliedSize {
+		return a, nil, fmt.Errorf("%w: how far the tables are in the log takes %d bytes, there are %d", ErrCorrupt, appliedSize, len(b))
+	}
+	for i, n := range []*uint64{&a.Position, &a.Index, &a.Term} {
+		*n = binary.BigEndian.Uint64(b[8*i:])
+	}
+	return a, b[appliedSize:], nil
+}
+
 // convertedTerm is the term of records that were written before a store became
 // replicated: a log of version 1 counts as committed in that term.
 const convertedTerm = 1
@@ -270,6 +292,23 @@ func (r *RaftLog) Last() uint64 { return r.ask(func(l *lineage) uint64 { return 
 
 // Committed is the index of the newest entry that is known to be committed.
 func (r *RaftLog) Committed() uint64 { return r.ask(func(l *lineage) uint64 { return l.commit }) }
+
+// Applied returns what OpenRaft is to be told by an owner that has everything up to an entry
+// elsewhere. The entry is committed, and in the log or the one before its first. Position may be somewhat before that of
+// the entry: what is read again is left out by its index.
+func (r *RaftLog) Applied(index uint64) (Applied, error) {
+	term, err := r.Term(index)
+	if err != nil {
+		return Applied{}, err
+	}
+	r.j.mu.Lock()
+	defer r.j.mu.Unlock()
+	a := Applied{Index: index, Term: term, Position: r.j.Last()}
+	if points := r.line.points; len(points) > 0 {
+		a.Position = points[max(0, r.line.at(index))].seq - 1
+	}
+	return a, nil
+}
 
 func (r *RaftLog) ask(what func(*lineage) uint64) uint64 {
 	r.j.mu.Lock()

@@ -9,6 +9,7 @@ type Stats struct {
 	Records       int64
 	Writes        int64 // records and marks
 	WrittenBytes  int64
+	Unsynced      int64 // records
 	UnsyncedBytes int64
 	Syncs         int64
 	SyncNanos     int64         // sum
@@ -45,6 +46,7 @@ func (j *Journal) Stats() Stats {
 	defer j.mu.Unlock()
 	f := &j.figures
 	s := Stats{
+		Unsynced: int64(j.last.Load() - j.synced.Load()),
 		Segments: len(j.old) + 1, Bytes: j.active.end,
 		Records: f.records, Writes: f.writes, WrittenBytes: f.written, UnsyncedBytes: f.written - f.syncedBytes,
 		Syncs: f.syncs, SyncNanos: f.syncTime.Nanoseconds(), SyncMax: max(f.worst, f.worstBefore), SyncAge: j.o.Now().Sub(f.syncedAt),

@@ -61,7 +61,7 @@ func TestBudget(t *testing.T) {
 			case <-stop:
 				return
 			case <-time.After(100 * time.Microsecond):
-				most.Store(max(most.Load(), e.set.Bytes()))
+				most.Store(max(most.Load(), e.set().Bytes()))
 				congested.CompareAndSwap(false, e.Congested())
 			}
 		}
@@ -192,7 +192,7 @@ func TestSnapshotHoldsNobodyUp(t *testing.T) {
 	}
 	await(t, "memory to be given back", func() bool {
 		wake(e.evictor)
-		return e.set.Bytes() < limit+limit/8
+		return e.set().Bytes() < limit+limit/8
 	})
 	if err := e.Close(); err != nil {
 		t.Error(err)
@@ -238,7 +238,7 @@ func TestSnapshotIsRevoked(t *testing.T) {
 				if err := write(e, i); err != nil {
 					t.Fatal(err)
 				}
-				if most = max(most, e.set.UndoBytes()); e.revoked.Load() > 0 {
+				if most = max(most, e.set().UndoBytes()); e.revoked.Load() > 0 {
 					break
 				}
 			}
@@ -268,7 +268,7 @@ func TestSnapshotIsRevoked(t *testing.T) {
 			if err := errors.Join(fresh.Close(), e.Close()); err != nil {
 				t.Error(err)
 			}
-			if n := e.set.UndoBytes(); n != 0 {
+			if n := e.set().UndoBytes(); n != 0 {
 				t.Errorf("%d bytes are kept for no snapshot", n)
 			}
 		})
@@ -308,7 +308,7 @@ func TestRefill(t *testing.T) {
 	})
 	e.SetMemory(4 << 20)
 	wake(e.evictor)
-	await(t, "rows to leave", func() bool { return e.set.Bytes() <= e.rowLimit.Load() })
+	await(t, "rows to leave", func() bool { return e.set().Bytes() <= e.rowLimit.Load() })
 	if n := warm(); n == rows || n == 0 {
 		t.Errorf("%d of %d rows are in memory", n, rows)
 	}
@@ -346,15 +346,15 @@ func TestReserve(t *testing.T) {
 	if err := errors.Join(bulk(e, 0, rows, 'a'), e.Round()); err != nil {
 		t.Fatal(err)
 	}
-	full := e.set.Bytes()
+	full := e.set().Bytes()
 	e.Reserve(share / 2)
 	if e.rowLimit.Load() != share-share/2 {
 		t.Errorf("the limit is %d of %d", e.rowLimit.Load(), share)
 	}
-	await(t, "rows to leave", func() bool { return e.set.Bytes() <= share/2 })
-	await(t, "the system to get memory back", func() bool { return e.set.Mapped() <= share/2+share/8 })
+	await(t, "rows to leave", func() bool { return e.set().Bytes() <= share/2 })
+	await(t, "the system to get memory back", func() bool { return e.set().Mapped() <= share/2+share/8 })
 	e.Reserve(0)
-	await(t, "rows to come back", func() bool { return e.set.Bytes() > full*8/10 })
+	await(t, "rows to come back", func() bool { return e.set().Bytes() > full*8/10 })
 	if err := e.Close(); err != nil {
 		t.Error(err)
 	}

@@ -139,12 +139,12 @@ func sampleStore(t testing.TB) (picture, map[string]string) {
 	fill(t, e, 200, 400)
 	must(t, e.Round())
 	fill(t, e, 400, 600)
-	must(t, e.journal.Sync(e.journal.Last()))
+	must(t, e.journal.Sync(uint64(e.Committed())))
 	fill(t, e, 600, 640)
 	p := pictureOf(t, fs, "store")
 	want := rowsOf(t, e)
-	want["counter count"] = fmt.Sprint(e.counters.get([]byte("count")))
-	want["counter other"] = fmt.Sprint(e.counters.get([]byte("other")))
+	want["counter count"] = fmt.Sprint(e.present.Load().counters.get([]byte("count")))
+	want["counter other"] = fmt.Sprint(e.present.Load().counters.get([]byte("other")))
 	must(t, e.Close())
 	return p, want
 }
@@ -244,7 +244,7 @@ func TestInspectCheckpoint(t *testing.T) {
 	fill(t, e, 0, 300)
 	must(t, e.Checkpoint("store"))
 	want := rowsOf(t, e)
-	want["counter count"] = fmt.Sprint(e.counters.get([]byte("count")))
+	want["counter count"] = fmt.Sprint(e.present.Load().counters.get([]byte("count")))
 	fill(t, e, 300, 320)
 	before := pictureOf(t, fs, "store")
 	x := examine(t, fs)
@@ -448,7 +448,7 @@ func TestCheckFindsSenselessRecords(t *testing.T) {
 		fs := picture{"REDOUBT": []byte("redoubt store\nformat 1\nengine local\n"), "journal/": nil}.paint(t)
 		j, err := journal.Open(journal.Options{FS: JournalFiles(fs), Dir: "store/journal"}, 0, func(uint64, []byte) error { return nil }, nil)
 		must(t, err)
-		_, err = j.Append(append(make([]byte, journal.HeadRoom), c.payload...))
+		_, err = j.Append(0, append(make([]byte, journal.HeadRoom), c.payload...))
 		must(t, err)
 		must(t, j.Close())
 		if x := examine(t, fs); len(x.reports) != 1 || x.reports[0] != c.want {
@@ -516,7 +516,7 @@ func TestFilesAreACopy(t *testing.T) {
 	}
 	e := opened(t, func(o *Options) { o.FS = fs })
 	got := rowsOf(t, e)
-	got["counter count"], got["counter other"] = fmt.Sprint(e.counters.get([]byte("count"))), fmt.Sprint(e.counters.get([]byte("other")))
+	got["counter count"], got["counter other"] = fmt.Sprint(e.present.Load().counters.get([]byte("count"))), fmt.Sprint(e.present.Load().counters.get([]byte("other")))
 	if !maps.Equal(got, want) {
 		t.Errorf("opened: %d rows, want %d", len(got), len(want))
 	}

@@ -28,12 +28,12 @@ func (v *view) Commit(b *engine.Batch) (engine.Ticket, error) {
 		}
 	}
 	if (v.wait || e.roundErr.Load() != nil || e.full.Load() != nil) && e.Congested() {
-		if err := e.awaitRoom(v.wait); err != nil {
+		if err := e.awaitRoom(v.wait, func() bool { return e.Congested() && v.epoch == e.journal.Epoch() }); err != nil {
 			return 0, err
 		}
 	}
-	v.record = appendRecord(append(v.record[:0], headRoom[:]...), b)
-	seq, err := e.apply(v.record, b)
+	v.record = appendRecord(append(v.record[:0], e.headRoom...), b)
+	seq, err := v.apply(v.record, b)
 	if cap(v.record) > keepRecord {
 		v.record = nil
 	}
@@ -50,18 +50,18 @@ const maxBatch = 1 << 30
 // keepRecord is the size up to which a view keeps its buffer.
 const keepRecord = 1 << 20
 
-var headRoom [journal.HeadRoom]byte
-
-func (e *Engine) apply(record []byte, b *engine.Batch) (seq uint64, err error) {
-	e.set.Enter()
-	defer e.set.Leave()
-	if seq, err = e.journal.Append(record); err != nil {
+func (v *view) apply(record []byte, b *engine.Batch) (seq uint64, err error) {
+	e, g := v.e, v.g
+	g.set.Enter()
+	defer g.set.Leave()
+	if seq, err = e.journal.Append(v.epoch, record); err != nil {
 		return 0, e.journalError(err)
 	}
+	e.reached(seq)
 	e.commits.Add(1)
 	e.appended.Add(int64(len(record)))
-	e.counters.add(b)
-	if err = e.set.Apply(b, seq); err != nil {
+	g.counters.add(b)
+	if err = g.set.Apply(b, seq); err != nil {
 		// The journal has the commit, memory has a part of it: a restart repairs that,
 		// and no commit may follow until then.
 		e.fail("keeping rows in", "memory", err)
@@ -74,6 +74,12 @@ func (e *Engine) journalError(err error) error {
 	switch {
 	case errors.Is(err, journal.ErrClosed):
 		return engine.ErrClosed
+	case errors.Is(err, journal.ErrNotLeader):
+		return fmt.Errorf("%w: %w", engine.ErrNotLeader, err)
+	case errors.Is(err, journal.ErrCongested):
+		return fmt.Errorf("%w: %w", engine.ErrOverloaded, err)
+	case errors.Is(err, engine.ErrUnknownOutcome):
+		return err
 	case errors.Is(err, journal.ErrFull):
 		return e.noRoom(e.volumes[len(e.volumes)-1], err)
 	}
@@ -85,10 +91,11 @@ func (e *Engine) journalError(err error) error {
 
 // afterCommit wakes the background work that the commit made necessary.
 func (e *Engine) afterCommit() {
-	if _, dirty := e.set.Dirty(); dirty > e.dirtyLimit.Load()/2 || e.journalSince() > e.journalBytes {
+	set := e.set()
+	if _, dirty := set.Dirty(); dirty > e.dirtyLimit.Load()/2 || e.journalSince() > e.journalBytes {
 		wake(e.writeback)
 	}
-	if e.set.Bytes() > e.rowLimit.Load() || e.set.UndoBytes() > e.undoLimit.Load() {
+	if set.Bytes() > e.rowLimit.Load() || set.UndoBytes() > e.undoLimit.Load() {
 		wake(e.evictor)
 	}
 }
@@ -103,30 +110,38 @@ func wake(c chan struct{}) {
 	}
 }
 
-// Congested implements engine.Engine: dirty rows exceed their limit, or all rows exceed
-// theirs by an eighth and a round would help.
-func (e *Engine) Congested() bool {
-	_, dirty := e.set.Dirty()
+// Congested implements engine.Engine: there is no room in memory, or the log has too much that
+// is not agreed upon.
+func (e *Engine) Congested() bool { return e.crowded() || e.journal.Congested() }
+
+// crowded reports that dirty rows exceed their limit, or all rows exceed theirs by an eighth
+// and a round would help.
+func (e *Engine) crowded() bool {
+	set := e.set()
+	_, dirty := set.Dirty()
 	limit := e.rowLimit.Load()
-	return dirty > e.dirtyLimit.Load() || dirty > 0 && e.set.Bytes() > limit+limit/8
+	return dirty > e.dirtyLimit.Load() || dirty > 0 && set.Bytes() > limit+limit/8
 }
 
-// awaitRoom waits until the store is not congested. If wait is false, or the last round has
-// failed, it returns at once, in the latter case with the reason. While the disk is full,
+// awaitRoom waits as long as the store is congested, as the function says. If wait is false, or
+// the last round has failed, it returns at once, in the latter case with the reason. While the disk is full,
 // commits that free space may use twice the limit of dirty rows; beyond that they wait for a
 // round, for fullWait at most.
-func (e *Engine) awaitRoom(wait bool) error {
+func (e *Engine) awaitRoom(wait bool, congested func() bool) error {
+	if !congested() {
+		return nil
+	}
 	start := time.Now()
 	if wait {
 		e.waits.Add(1)
 		defer func() { e.waitNanos.Add(time.Since(start).Nanoseconds()) }()
 	}
-	for e.Congested() {
+	for congested() {
 		if err := e.refusal(); err != nil {
 			return err
 		}
 		if full := e.full.Load(); full != nil {
-			if _, dirty := e.set.Dirty(); dirty < 2*e.dirtyLimit.Load() {
+			if _, dirty := e.set().Dirty(); dirty < 2*e.dirtyLimit.Load() {
 				return nil
 			}
 			if !wait || e.roundErr.Load() != nil || time.Since(start) > fullWait {
@@ -136,8 +151,10 @@ func (e *Engine) awaitRoom(wait bool) error {
 		} else if err := e.roundFailure(); err != nil || !wait {
 			return err
 		}
-		wake(e.writeback)
-		wake(e.evictor)
+		if e.crowded() {
+			wake(e.writeback)
+			wake(e.evictor)
+		}
 		select {
 		case <-e.room():
 		case <-time.After(waitStep):

@@ -88,7 +88,7 @@ func (v *voyage) step(e *Engine) error {
 	case 0:
 		return e.unlessStuck(func(func() bool) error { return e.Round() })
 	case 1:
-		e.set.Evict(1 << 40)
+		e.set().Evict(1 << 40)
 	case 2:
 		e.fillNext(1)
 	case 3:
@@ -141,7 +141,7 @@ func (v *voyage) wreckNow(at change, no, percent int, rng *rand.Rand) wreck {
 	case v.fsync == journal.Always:
 		w.atLeast = e.Durable()
 	default:
-		w.atLeast = engine.Ticket(e.journal.Synced())
+		w.atLeast = engine.Ticket(e.journal.(*journal.Journal).Synced())
 	}
 	v.mu.Lock()
 	for name, n := range v.copies {

@@ -17,6 +17,8 @@
 //
 //	engine.go      opening, closing, failure
 //	commit.go      commits, congestion
+//	generation.go  what is in memory, and who keeps it there
+//	rewind.go      records of a log that others write, and records that are taken back
 //	read.go        views, snapshots
 //	iterator.go    iterators over memory and store
 //	prefetch.go    cold rows, many at once
@@ -55,22 +57,25 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"redoubt/engine"
-	"redoubt/engine/local/resident"
 	"redoubt/journal"
 )
 
 // Engine is an open store. It implements engine.Engine.
 type Engine struct {
-	dir     string
-	fs      vfs.FS
-	log     *slog.Logger
-	lock    *lsm.Lock
-	disk    *diskFS
-	store   *store
-	set     *resident.Set
-	journal *journal.Journal
+	dir      string
+	fs       vfs.FS
+	log      *slog.Logger
+	lock     *lsm.Lock
+	disk     *diskFS
+	store    *store
+	journal  journal.Log
+	headRoom []byte // what a record begins with: see journal.Log.HeadRoom
+	unit     func(key []byte) int
+	pinned   func(key []byte) bool
 
-	counters  counters
+	present   atomic.Pointer[generation] // see generation.go
+	retired   sync.Map                   // generations before it that are still pinned
+	applied   atomic.Uint64              // the newest commit that memory has, or is about to have
 	views     sync.Pool
 	iterators sync.Pool
 	readers   chan struct{} // semaphore of goroutines that read ahead: see prefetch.go
@@ -101,6 +106,12 @@ type Engine struct {
 	deleted      deleted
 	reclaim      chan struct{}
 
+	// A log that is agreed upon with others, see rewind.go.
+	rewinding atomic.Bool   // memory has records that were taken back
+	agreed    chan struct{} // wakes a round that waits for Durable
+	cuts      cuts
+	changed   engine.Batch // of the last Replay
+
 	// Rounds, see writeback.go.
 	round        sync.Mutex
 	writeback    chan struct{}
@@ -123,12 +134,13 @@ type Engine struct {
 	wanted                                     chan []byte // see pinned.go
 	wantedAgain                                atomic.Int64
 	rowsMoved                                  atomic.Int64
+	followed, rewinds, rewindNanos             atomic.Int64
 	compactAgain                               time.Time // no compaction of memory before this time
 	replayed, replayedBytes, replayNanos       int64
 	stats                                      statsCache
 }
 
-var _ engine.Engine = (*Engine)(nil)
+var _ engine.Replicated = (*Engine)(nil)
 
 // Open opens the store in a directory, or creates one there. Errors:
 // engine.ErrLocked, engine.ErrFormat, engine.ErrCorrupt.
@@ -149,7 +161,8 @@ func Open(o Options) (*Engine, error) {
 		dir: o.Dir, fs: o.FS, log: o.Logger, lock: lock, journalBytes: o.JournalBytes,
 		stop: make(chan struct{}), writeback: make(chan struct{}, 1), evictor: make(chan struct{}, 1),
 		roomCh: make(chan struct{}), readers: make(chan struct{}, allReaders),
-		wanted: make(chan []byte, 1), reclaim: make(chan struct{}, 1),
+		wanted: make(chan []byte, 1), reclaim: make(chan struct{}, 1), agreed: make(chan struct{}, 1),
+		unit: o.Unit, pinned: o.Pinned,
 	}
 	e.views.New = func() any { return &view{e: e} }
 	e.lastDurable.Store(math.MaxUint64)
@@ -159,8 +172,8 @@ func Open(o Options) (*Engine, error) {
 			close(e.disk.closing)
 			err = errors.Join(err, e.store.db.Close())
 		}
-		if e.set != nil {
-			e.set.Close()
+		if g := e.present.Load(); g != nil {
+			g.set.Close()
 		}
 		return nil, errors.Join(err, lock.Close())
 	}
@@ -226,54 +239,43 @@ func (e *Engine) open(o Options) error {
 
 // recover finds the last checkpoint and replays the journal from there.
 func (e *Engine) recover(o Options, dir string) error {
-	seq, counters, err := e.store.state()
+	g, seq, base, err := e.newGeneration()
 	if err != nil {
 		return err
 	}
-	empty, err := e.store.empty()
-	if err != nil {
-		return err
-	}
-	e.counters.m = counters
+	e.present.Store(g)
 	e.checkpoint.Store(seq)
 	e.checkpointAt.Store(time.Now().UnixNano())
-	e.set = resident.New(o.Unit, empty)
-	e.set.Pin(o.Pinned)
-	e.set.LimitPinned(divide(o.Memory).kept)
-	e.set.LimitFilter(divide(o.Memory).names)
-	if empty {
-		e.set.FilterReady(e.set.BeginFilter())
-	}
 	start := time.Now()
-	var batch engine.Batch
-	e.journal, err = journal.Open(journal.Options{
-		FS: e.segmentFiles(o.FS), Dir: dir, SegmentBytes: o.SegmentBytes, Policy: o.Fsync, Logger: o.Logger,
-		OnDurable: e.durable,
-	}, seq, func(seq uint64, payload []byte) error {
-		if err := o.Context.Err(); err != nil {
-			return err
-		}
-		batch.Reset()
-		if err := readRecord(payload, &batch); err != nil {
-			return err
-		}
-		e.counters.add(&batch)
-		e.appended.Add(int64(len(payload)))
-		e.replayed++
-		return e.set.Apply(&batch, seq)
-	}, o.Progress)
+	r := replayer{g: g, last: seq}
+	e.journal, err = o.Log(journal.Opening{
+		Options: journal.Options{
+			FS: e.segmentFiles(o.FS), Dir: dir, SegmentBytes: o.SegmentBytes, Policy: o.Fsync, Logger: o.Logger,
+			OnDurable: e.durable,
+		},
+		From: seq, Base: base, Progress: o.Progress,
+		Replay: func(seq uint64, payload []byte) error {
+			if err := o.Context.Err(); err != nil {
+				return err
+			}
+			return r.replay(seq, payload)
+		},
+	})
 	if errors.Is(err, journal.ErrCorrupt) {
 		err = fmt.Errorf("%w: %w", engine.ErrCorrupt, err)
 	}
 	if err != nil {
 		return fmt.Errorf("opening the journal: %w", err)
 	}
+	e.headRoom = make([]byte, e.journal.HeadRoom())
+	e.applied.Store(r.last)
+	e.appended.Store(r.bytes)
 	e.ready.Store(true)
 	if err := e.journal.Err(); err != nil { // the journal may have failed before ready was set
 		return err
 	}
-	e.set.SetLoadStamp(e.journal.Last())
-	e.replayNanos, e.replayedBytes = time.Since(start).Nanoseconds(), e.appended.Load()
+	g.set.SetLoadStamp(r.last)
+	e.replayed, e.replayedBytes, e.replayNanos = r.count, r.bytes, time.Since(start).Nanoseconds()
 	if e.replayed > 0 {
 		e.log.Info("replayed the journal", "commits", e.replayed, "bytes", e.replayedBytes, "took", time.Since(start).Round(time.Millisecond))
 	}
@@ -328,6 +330,7 @@ func (e *Engine) durable() {
 		e.fail("writing the journal in", e.dir, err)
 		return
 	}
+	wake(e.agreed)
 	e.tell()
 }
 
@@ -367,9 +370,8 @@ func (e *Engine) SetMemory(memory int64) {
 	e.memory.budget = divide(memory)
 	e.undoLimit.Store(e.memory.budget.undo)
 	e.limitRows()
-	if e.set != nil {
-		e.set.LimitFilter(e.memory.budget.names)
-		e.set.LimitPinned(e.memory.budget.kept)
+	if g := e.present.Load(); g != nil {
+		g.limit(e.memory.budget)
 	}
 }
 
@@ -379,6 +381,8 @@ func (e *Engine) Begin(o engine.ViewOptions) (engine.View, error) {
 		return nil, err
 	}
 	v := e.views.Get().(*view)
+	v.epoch = e.journal.Epoch() // before the rows: see journal.Log
+	v.g = e.pin()
 	v.wait, v.noWaitLeft = !o.NoWait, noWaitReads
 	return v, nil
 }
@@ -391,11 +395,11 @@ func (e *Engine) Counter(key []byte) (int64, error) {
 	if err := e.usable(); err != nil {
 		return 0, err
 	}
-	return e.counters.get(key), nil
+	return e.present.Load().counters.get(key), nil
 }
 
 // Committed implements engine.Engine.
-func (e *Engine) Committed() engine.Ticket { return engine.Ticket(e.journal.Last()) }
+func (e *Engine) Committed() engine.Ticket { return engine.Ticket(e.applied.Load()) }
 
 // Durable implements engine.Engine.
 func (e *Engine) Durable() engine.Ticket {
@@ -431,35 +435,9 @@ func (e *Engine) Close() error {
 	e.round.Lock() // a checkpoint may be under way
 	defer e.round.Unlock()
 	err := errors.Join(e.journal.Close(), e.store.iterators.closeIdle(true, true), e.store.db.Close(), e.lock.Close(), e.Err())
-	e.set.Close()
+	e.set().Close()
 	if err != nil {
 		return fmt.Errorf("closing the store in %s: %w", e.dir, err)
 	}
 	return nil
-}
-
-// counters are sums that commits add to.
-type counters struct {
-	mu sync.Mutex
-	m  map[string]int64
-}
-
-func (c *counters) add(b *engine.Batch) {
-	locked := false
-	for key, delta := range b.Counters() {
-		if !locked {
-			locked = true
-			c.mu.Lock()
-		}
-		c.m[string(key)] += delta
-	}
-	if locked {
-		c.mu.Unlock()
-	}
-}
-
-func (c *counters) get(key []byte) int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.m[string(key)]
 }

@@ -82,14 +82,14 @@ func restless(t testing.TB, e *Engine, on bool) *Engine {
 				t.Errorf("round: %v", err)
 				return
 			}
-			e.set.Evict(1 << 40)
+			e.set().Evict(1 << 40)
 			if i%8 == 0 {
 				if err := e.buildFilter(); err != nil && !e.closed.Load() {
 					t.Errorf("names: %v", err)
 					return
 				}
-				e.set.FreeFilters()
-				e.set.Compact(1 << 20)
+				e.set().FreeFilters()
+				e.set().Compact(1 << 20)
 			}
 			if i%4 == 0 {
 				for next := 1; next != 0 && !e.closed.Load(); {

@@ -54,30 +54,33 @@ func (e *Engine) evictLoop() {
 }
 
 func (e *Engine) evict() {
+	g := e.pin()
+	defer g.unpin()
+	set := g.set
 	limit := e.rowLimit.Load()
 	start := time.Now()
-	for e.set.UndoBytes() > e.undoLimit.Load() && e.revoke() {
+	for set.UndoBytes() > e.undoLimit.Load() && e.revoke(set) {
 	}
-	if over := e.set.Bytes() - limit; over > 0 {
-		want := e.set.Bytes() - limit/100*evictTo
-		if e.set.Evict(want) < want {
+	if over := set.Bytes() - limit; over > 0 {
+		want := set.Bytes() - limit/100*evictTo
+		if set.Evict(want) < want {
 			wake(e.writeback) // the rest is dirty, or a snapshot needs it
-			if _, dirty := e.set.Dirty(); over > e.undoLimit.Load() && dirty < e.dirtyLimit.Load()/2 {
-				e.revoke()
+			if _, dirty := set.Dirty(); over > e.undoLimit.Load() && dirty < e.dirtyLimit.Load()/2 {
+				e.revoke(set)
 			}
 		}
-	} else if e.set.Mapped() <= mostMapped(limit) {
+	} else if set.Mapped() <= mostMapped(limit) {
 		return
 	}
-	e.compact(limit)
+	e.compact(set, limit)
 	e.evictNanos.Add(time.Since(start).Nanoseconds())
 }
 
 // revoke revokes the oldest snapshot, and reports whether there was one: memory must not
 // fill with old rows while one client reads a large value slowly.
-func (e *Engine) revoke() bool {
-	undo := e.set.UndoBytes()
-	if !e.set.Revoke() {
+func (e *Engine) revoke(set *resident.Set) bool {
+	undo := set.UndoBytes()
+	if !set.Revoke() {
 		return false
 	}
 	e.revoked.Add(1)
@@ -94,30 +97,30 @@ func mostMapped(limit int64) int64 { return limit + limit/16 }
 // compact brings the memory that is mapped for rows below its limit, if it can. It gives free
 // pages back, moves rows together so that more pages are free, gives back free memory between
 // rows, and in the end evicts more rows: fragmentation counts as used memory.
-func (e *Engine) compact(limit int64) {
+func (e *Engine) compact(set *resident.Set, limit int64) {
 	most := mostMapped(limit)
-	over := func() int64 { return e.set.Mapped() - most }
+	over := func() int64 { return set.Mapped() - most }
 	if over() <= 0 {
 		return
 	}
-	if e.set.Trim(); over() <= 0 {
+	if set.Trim(); over() <= 0 {
 		return
 	}
 	if n := over(); n > limit/16 { // Split is fast, moving rows is slow
-		e.set.Split(n)
+		set.Split(n)
 	}
 	start := time.Now()
 	move := start.After(e.compactAgain)
 	if move && over() > 0 {
-		e.rowsMoved.Add(int64(e.set.Compact(max(limit/compactShare, over()))))
-		e.set.Trim()
+		e.rowsMoved.Add(int64(set.Compact(max(limit/compactShare, over()))))
+		set.Trim()
 	}
 	if n := over(); n > 0 {
-		e.set.Split(n)
+		set.Split(n)
 	}
 	if move {
 		if n := over(); n > 0 {
-			e.set.Evict(min(n, limit/compactShare))
+			set.Evict(min(n, limit/compactShare))
 		}
 		e.compactAgain = time.Now().Add(min(compactPause*time.Since(start), time.Second))
 	}
@@ -134,15 +137,17 @@ const (
 
 // fillable reports whether there is room for rows that no read has asked for.
 func (e *Engine) fillable() bool {
-	return e.set.Bytes() < e.rowLimit.Load()/100*fillTo && !e.closed.Load()
+	return e.set().Bytes() < e.rowLimit.Load()/100*fillTo && !e.closed.Load()
 }
 
 // fillNext fills the next incomplete part, from number no on. It returns the number to
 // continue from, 0 at the end.
 func (e *Engine) fillNext(no int) int {
-	err := e.skipVacant(no)
+	g := e.pin()
+	defer g.unpin()
+	err := e.skipVacant(g.set, no)
 	for ; no < 1<<16 && err == nil; no++ {
-		if f := e.set.Fill(no); f != nil {
+		if f := g.set.Fill(no); f != nil {
 			if err = e.fill(no, f); err == nil {
 				return (no + 1) % (1 << 16)
 			}
@@ -155,8 +160,8 @@ func (e *Engine) fillNext(no int) int {
 }
 
 // skipVacant marks the parts, from number no on, of which the store has no row.
-func (e *Engine) skipVacant(no int) error {
-	if !e.set.Untouched(no) {
+func (e *Engine) skipVacant(set *resident.Set, no int) error {
+	if !set.Untouched(no) {
 		return nil
 	}
 	it, err := e.store.iter(e.store.db, resident.PartKey(no), reserved)
@@ -171,7 +176,7 @@ func (e *Engine) skipVacant(no int) error {
 		return storeError("reading the store", err)
 	}
 	for ; no < next; no++ {
-		e.set.MarkVacant(no)
+		set.MarkVacant(no)
 	}
 	return nil
 }
@@ -222,29 +227,35 @@ func nextRows(it *lsm.Iterator, c *resident.Chunk) (more bool, err error) {
 // clearLoop removes rows that range deletes cover.
 func (e *Engine) clearLoop() {
 	for {
+		g := e.present.Load()
 		select {
 		case <-e.stop:
 			return
-		case <-e.set.ClearWake():
+		case <-g.replaced:
+			continue
+		case <-g.set.ClearWake():
 		}
-		cleared := 0
-		for more := true; more && !e.closed.Load(); {
-			var rows int
-			rows, more = e.set.Clear()
-			cleared += rows
-		}
-		if cleared > manyCleared {
-			e.set.Trim()
-			runtime.GC() // creating and clearing them left garbage, too
-		}
+		e.clear()
+	}
+}
+
+func (e *Engine) clear() {
+	g := e.pin()
+	defer g.unpin()
+	cleared := 0
+	for more := true; more && !e.closed.Load(); {
+		var rows int
+		rows, more = g.set.Clear()
+		cleared += rows
+	}
+	if cleared > manyCleared {
+		g.set.Trim()
+		runtime.GC() // creating and clearing them left garbage, too
 	}
 }
 
 // manyCleared is the number of rows from which on clearLoop frees their memory at once.
 const manyCleared = 50_000
-
-// OffHeap is how much memory outside of the Go heap is mapped for rows.
-func (e *Engine) OffHeap() int64 { return e.set.Mapped() }
 
 // Reserve sets how many bytes of the rows' share other parts of the server need now. If
 // the rows exceed what is left, eviction starts at once.

@@ -301,7 +301,7 @@ func (v *voyage) suffer(f *fault) {
 	if e.Err() == nil {
 		v.fs.heal()
 		_ = e.Round() // at once, not when it is tried again
-		_ = e.journal.Sync(e.journal.Last())
+		_ = e.journal.Sync(uint64(e.Committed()))
 		await(v.t, "what failed to be told", func() bool { return e.journal.Err() == nil || e.Err() != nil })
 	}
 	if e.Err() != nil {

@@ -38,34 +38,43 @@ func (e *Engine) filterLoop() {
 			return
 		case <-timer.C:
 		}
-		if start := time.Now(); e.set.FilterDue() && start.After(rested) {
+		if start := time.Now(); e.set().FilterDue() && start.After(rested) {
 			if err := e.buildFilter(); err != nil && !e.closed.Load() {
 				e.log.Error("reading the keys for the filter failed", "dir", e.dir, "err", err)
 			}
 			rested = time.Now().Add(filterRest * time.Since(start))
 		}
-		e.set.FreeFilters()
+		e.freeFilters()
 		timer.Reset(filterPause)
 	}
+}
+
+// freeFilters frees the memory of filters that are not used any more.
+func (e *Engine) freeFilters() {
+	g := e.pin()
+	defer g.unpin()
+	g.set.FreeFilters()
 }
 
 // buildFilter reads all keys of the store into a new filter.
 func (e *Engine) buildFilter() error {
 	e.round.Lock() // a round that has begun does not add its keys to this filter
-	number := e.set.BeginFilter()
+	g := e.pin()
+	number := g.set.BeginFilter()
 	e.round.Unlock()
+	defer g.unpin()
 	start := time.Now()
 	keys := int64(0)
 	for at := []byte{}; at != nil; {
-		n, next, err := e.readRun(at)
-		if err != nil || e.closed.Load() {
-			e.set.GiveUpFilter(number)
+		n, next, err := e.readRun(g, at)
+		if err != nil || !e.uses(g) {
+			g.set.GiveUpFilter(number)
 			return err
 		}
 		keys += n
 		at = next
 	}
-	if e.set.FilterReady(number) {
+	if g.set.FilterReady(number) {
 		e.log.Debug("built the filter of keys", "keys", keys, "took", time.Since(start).Round(time.Millisecond))
 	}
 	return nil
@@ -73,7 +82,7 @@ func (e *Engine) buildFilter() error {
 
 // readRun adds up to about filterRun keys, from key at on, and returns the next key; nil at
 // the end, or if there are too many keys.
-func (e *Engine) readRun(at []byte) (n int64, next []byte, err error) {
+func (e *Engine) readRun(g *generation, at []byte) (n int64, next []byte, err error) {
 	it, err := e.store.iter(e.store.db, at, reserved)
 	if err != nil {
 		return 0, nil, err
@@ -85,13 +94,13 @@ func (e *Engine) readRun(at []byte) (n int64, next []byte, err error) {
 	}()
 	var hashes [filterChunk]uint64
 	slice := time.Now()
-	for more := it.First(); more && !e.closed.Load(); {
+	for more := it.First(); more && e.uses(g); {
 		chunk := hashes[:0]
 		for ; more && len(chunk) < filterChunk; more = it.Next() {
 			chunk = append(chunk, engine.Hash(it.Key()))
 		}
 		n += int64(len(chunk))
-		if !e.set.AddToFilter(chunk) {
+		if !g.set.AddToFilter(chunk) {
 			return n, nil, nil
 		}
 		if more && n >= filterRun {

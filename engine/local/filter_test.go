@@ -15,7 +15,7 @@ import (
 func ready(t testing.TB, e *Engine) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		if _, _, ready := e.set.FilterFigures(); ready == 1 {
+		if _, _, ready := e.set().FilterFigures(); ready == 1 {
 			return
 		}
 		if time.Now().After(end) {

@@ -152,7 +152,7 @@ func (i *Inspection) Checkpoint() (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	seq, _, err := (&store{db: db}).state()
+	seq, _, _, err := (&store{db: db}).state()
 	return seq, err
 }
 
@@ -211,37 +211,31 @@ func (i *Inspection) State(progress func(done, total int64)) (*State, error) {
 	if j.Replicated { // its void entries would count
 		return nil, fmt.Errorf("the journal in %s: %w: only \"redoubt journal\" can read it yet", i.dir, journal.ErrReplicated)
 	}
-	e := &Engine{dir: i.dir, fs: i.readOnly, store: &store{db: db}}
-	seq, sums, err := e.store.state()
+	e := &Engine{dir: i.dir, fs: i.readOnly, store: &store{db: db}, unit: i.unit}
+	g, seq, _, err := e.newGeneration()
 	if err != nil {
 		return nil, err
 	}
-	empty, err := e.store.empty()
-	if err != nil {
-		return nil, err
-	}
-	e.counters.m = sums
+	e.present.Store(g)
 	e.checkpoint.Store(seq)
-	s := &State{Counters: sums, Last: seq, set: resident.New(i.unit, empty)}
-	e.set = s.set
+	s := &State{Counters: g.counters.m, Last: seq, set: g.set}
 	var batch engine.Batch
 	var done int64
 	_, err = i.WalkJournal(func(at journal.Entry) error {
 		if !j.replays(at) {
 			return nil
 		}
-		if err := ReadRecord(at.Payload, &batch); err != nil {
+		if err := g.take(at.Seq, at.Payload, &batch); err != nil {
 			return err
 		}
 		if done += int64(len(at.Payload)); progress != nil {
 			progress(done, max(done, j.Payload))
 		}
-		e.counters.add(&batch)
 		s.Last = at.Seq
-		return e.set.Apply(&batch, at.Seq)
+		return nil
 	})
 	if err == nil {
-		e.set.SetLoadStamp(s.Last)
+		g.set.SetLoadStamp(s.Last)
 		s.Snapshot, err = e.Snapshot()
 	}
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 // tombstone, hides the store's row of that key.
 type iterator struct {
 	e       *Engine
+	g       *generation // pinned while it is open
 	open    bool
 	lo, hi  []byte
 	rows    resident.Range
@@ -204,7 +205,7 @@ func (i *iterator) moveStore(first bool) {
 		default:
 			ok = i.store.Next()
 		}
-		if ok && !i.e.set.StoreDeleted(i.store.Key(), i.rows.ID()) {
+		if ok && !i.g.set.StoreDeleted(i.store.Key(), i.rows.ID()) {
 			i.haveStore = true
 			return
 		}
@@ -253,6 +254,7 @@ func (i *iterator) Close() error {
 	}
 	if i.open {
 		i.rows.Close()
+		i.g.unpin()
 		*i = iterator{e: i.e, lo: i.lo, hi: i.hi, rows: i.rows, freeze: i.freeze}
 		i.e.iterators.Put(i)
 	}
@@ -260,12 +262,13 @@ func (i *iterator) Close() error {
 }
 
 // iterator returns an iterator that is not open yet.
-func (e *Engine) iterator(lo, hi []byte, reverse bool) *iterator {
+func (e *Engine) iterator(g *generation, lo, hi []byte, reverse bool) *iterator {
 	it, _ := e.iterators.Get().(*iterator)
 	if it == nil {
 		it = &iterator{e: e}
 		it.freeze = it.openPooled
 	}
+	it.g = g.again()
 	it.lo, it.hi, it.reverse, it.open = append(it.lo[:0], lo...), append(it.hi[:0], hi...), reverse, true
 	return it
 }

@@ -310,7 +310,7 @@ func arranged(t testing.TB, rng *rand.Rand) (*player, string) {
 			return e.Round()
 		case "evict":
 			for range 3 { // rows count up to three uses
-				e.set.Evict(1 << 40)
+				e.set().Evict(1 << 40)
 			}
 		case "fill":
 			for next := 1; next != 0; {

@@ -41,6 +41,9 @@ type Options struct {
 	// DiskWarning is the share of a file system, in percent, below which a warning of low
 	// free space is logged; 0: never. SetDiskWarning changes it.
 	DiskWarning int
+	// Log opens the log of the commits; nil means journal.OpenLog, the journal of a store that is
+	// alone.
+	Log func(journal.Opening) (journal.Log, error)
 	// Logger gets messages for the operator; nil means slog.Default().
 	Logger *slog.Logger
 
@@ -59,6 +62,9 @@ func (o *Options) defaults() {
 	}
 	if o.Memory <= 0 {
 		o.Memory = 256 << 20
+	}
+	if o.Log == nil {
+		o.Log = journal.OpenLog
 	}
 	if o.Unit == nil {
 		o.Unit = func([]byte) int { return 2 }

@@ -22,8 +22,8 @@ const (
 )
 
 // requestFill requests a fill of the unit of a key, if its rows are pinned.
-func (e *Engine) requestFill(key []byte) {
-	if len(e.wanted) > 0 || !e.set.Pins(key) || time.Now().UnixNano() < e.wantedAgain.Load() {
+func (e *Engine) requestFill(g *generation, key []byte) {
+	if len(e.wanted) > 0 || !g.set.Pins(key) || time.Now().UnixNano() < e.wantedAgain.Load() {
 		return
 	}
 	select {
@@ -50,7 +50,9 @@ func (e *Engine) pinnedLoop() {
 
 // fillUnit loads the rows of a unit, and returns the pause before the next fill.
 func (e *Engine) fillUnit(key []byte) (pause time.Duration, err error) {
-	f := e.set.FillUnit(key)
+	g := e.pin()
+	defer g.unpin()
+	f := g.set.FillUnit(key)
 	if f == nil {
 		return 0, nil
 	}
@@ -67,7 +69,7 @@ func (e *Engine) fillUnit(key []byte) (pause time.Duration, err error) {
 	defer func() { err = errors.Join(err, it.Close()) }()
 	var c resident.Chunk
 	slice := start
-	for more := it.First(); more && !e.closed.Load(); {
+	for more := it.First(); more && e.uses(g); {
 		c.Reset()
 		if more, err = nextRows(it, &c); err != nil {
 			return 0, storeError("reading the store", err)
@@ -76,10 +78,10 @@ func (e *Engine) fillUnit(key []byte) (pause time.Duration, err error) {
 		if ok, err := f.Add(&c); err != nil || !ok {
 			return pinAgain, err
 		}
-		if e.set.Bytes() > e.rowLimit.Load() {
+		if g.set.Bytes() > e.rowLimit.Load() {
 			wake(e.evictor)
 		}
-		if !e.set.Pins(key) {
+		if !g.set.Pins(key) {
 			return pinFull, nil
 		}
 		if worked := time.Since(slice); worked > pinSlice {
@@ -95,7 +97,7 @@ func (e *Engine) fillUnit(key []byte) (pause time.Duration, err error) {
 		return 0, storeError("reading the store", err)
 	}
 	e.fillNanos.Add(time.Since(slice).Nanoseconds())
-	if e.closed.Load() || !f.Done() {
+	if !e.uses(g) || !f.Done() {
 		return pinAgain, nil
 	}
 	return 0, nil

@@ -30,7 +30,7 @@ func TestKeep(t *testing.T) {
 	}
 	mustPut(t, e, notes...)
 	mustRound(t, e)
-	e.set.Evict(1 << 19)
+	e.set().Evict(1 << 19)
 	walk := func(unit string) error {
 		v, _ := e.Begin(engine.ViewOptions{NoWait: true})
 		defer v.Close()
@@ -48,7 +48,7 @@ func TestKeep(t *testing.T) {
 		}
 		return nil
 	}
-	rows := func() int64 { return e.set.Figures().Rows }
+	rows := func() int64 { return e.set().Figures().Rows }
 	if got := rows(); got != n {
 		t.Errorf("%d rows are resident, %d are kept", got, n)
 	}
@@ -58,7 +58,7 @@ func TestKeep(t *testing.T) {
 	if err := walk("x"); !errors.Is(err, engine.ErrCold) {
 		t.Errorf("other rows: %v", err)
 	}
-	if e.set.PinnedBytes() == 0 {
+	if e.set().PinnedBytes() == 0 {
 		t.Error("kept rows take no memory")
 	}
 	if err := e.Close(); err != nil {
@@ -72,9 +72,9 @@ func TestKeep(t *testing.T) {
 		t.Errorf("all %d rows are resident", got)
 	}
 	// They can be taken like all others when there is nothing else.
-	e.set.LimitPinned(1)
+	e.set().LimitPinned(1)
 	evictAll(e)
-	if got, kept := rows(), e.set.PinnedBytes(); got != 0 || kept != 0 {
+	if got, kept := rows(), e.set().PinnedBytes(); got != 0 || kept != 0 {
 		t.Errorf("%d rows are left, %d bytes of them kept", got, kept)
 	}
 }

@@ -43,7 +43,7 @@ func TestEverySecSyncs(t *testing.T) {
 	e := v.open()
 	defer v.close(e)
 	n := v.commits(e, 5)
-	await(t, "the sync of the second", func() bool { return engine.Ticket(e.journal.Synced()) == n })
+	await(t, "the sync of the second", func() bool { return engine.Ticket(e.journal.(*journal.Journal).Synced()) == n })
 	if got := v.afterPowerCut(); got != n {
 		t.Errorf("%d commits outlive a power cut, not %d", got, n)
 	}

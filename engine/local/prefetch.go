@@ -37,7 +37,7 @@ type cold struct {
 func (v *view) Prefetch(keys [][]byte) (missing int) {
 	e := v.e
 	if !v.wait {
-		if missing = e.set.Prefetch(keys, &v.room); missing == 0 {
+		if missing = v.g.set.Prefetch(keys, &v.room); missing == 0 {
 			return 0
 		}
 		return v.prefetchNoWait(keys)
@@ -45,10 +45,10 @@ func (v *view) Prefetch(keys [][]byte) (missing int) {
 	var list []cold
 	for _, key := range keys {
 		hash := engine.Hash(key)
-		if isReserved(key) || e.set.Known(key, hash) {
+		if isReserved(key) || v.g.set.Known(key, hash) {
 			continue
 		}
-		value, state, token := e.set.Get(key, hash, v.value[:0])
+		value, state, token := v.g.set.Get(key, hash, v.value[:0])
 		v.value = value[:0]
 		if state == resident.Unknown {
 			list = append(list, cold{key, hash, token})
@@ -62,14 +62,14 @@ func (v *view) Prefetch(keys [][]byte) (missing int) {
 			return cmp.Compare(a.hash, b.hash)
 		})
 	}
-	e.fetchMany(list, v.value)
+	e.fetchMany(v.g, list, v.value)
 	return 0
 }
 
 // prefetchNoWait reads rows by no-wait reads, and returns how many are cold.
 func (v *view) prefetchNoWait(keys [][]byte) (missing int) {
 	for _, key := range keys {
-		if v.e.set.Known(key, engine.Hash(key)) {
+		if v.g.set.Known(key, engine.Hash(key)) {
 			continue
 		}
 		// The read of the row returns the error again.
@@ -84,7 +84,7 @@ func (v *view) prefetchNoWait(keys [][]byte) (missing int) {
 
 // fetchMany reads cold rows, sorted by key, and makes them resident. It drops errors: a
 // later read of the row returns them.
-func (e *Engine) fetchMany(list []cold, room []byte) {
+func (e *Engine) fetchMany(g *generation, list []cold, room []byte) {
 	var helpers sync.WaitGroup
 	for n := min(len(list)/runRows, manyReaders); n > 1; n-- {
 		select {
@@ -99,19 +99,19 @@ func (e *Engine) fetchMany(list []cold, room []byte) {
 		go func() {
 			defer helpers.Done()
 			defer func() { <-e.readers }()
-			e.fetchRun(run, nil)
+			e.fetchRun(g, run, nil)
 		}()
 	}
-	e.fetchRun(list, room)
+	e.fetchRun(g, list, room)
 	helpers.Wait()
 }
 
-func (e *Engine) fetchRun(list []cold, room []byte) {
+func (e *Engine) fetchRun(g *generation, list []cold, room []byte) {
 	for _, c := range list {
 		if e.closed.Load() {
 			return
 		}
-		value, _, err := e.fetch(c.key, c.hash, room[:0], c.token)
+		value, _, err := e.fetch(g, c.key, c.hash, room[:0], c.token)
 		if err == nil {
 			room = value
 		}

@@ -86,7 +86,7 @@ func TestPrefetchBesideWriters(t *testing.T) {
 					v.Prefetch(keys)
 					v.Close()
 				}
-				e.set.Evict(1 << 40)
+				e.set().Evict(1 << 40)
 			}
 		})
 	}

@@ -14,6 +14,8 @@ import (
 // view reads the latest state and commits to it.
 type view struct {
 	e          *Engine
+	g          *generation // pinned
+	epoch      uint64      // the log's, read before the generation was pinned
 	wait       bool
 	record     []byte // room for a journal record
 	value      []byte // room for a value
@@ -37,6 +39,8 @@ func (v *view) Close() {
 		v.e.hits.Add(v.hits)
 		v.hits = 0
 	}
+	v.g.unpin()
+	v.g = nil
 	v.e.views.Put(v)
 }
 
@@ -50,7 +54,7 @@ func (v *view) Get(key, dst []byte) ([]byte, bool, error) {
 		return dst, false, nil
 	}
 	hash := engine.Hash(key)
-	value, state, token := e.set.Get(key, hash, dst)
+	value, state, token := v.g.set.Get(key, hash, dst)
 	switch {
 	case state != resident.Unknown:
 		v.hits++
@@ -58,7 +62,7 @@ func (v *view) Get(key, dst []byte) ([]byte, bool, error) {
 	case !v.wait:
 		return v.getNoWait(key, hash, dst, token)
 	}
-	return e.fetch(key, hash, dst, token)
+	return e.fetch(v.g, key, hash, dst, token)
 }
 
 // getNoWait is fetch that fails with ErrCold where it would have to wait.
@@ -72,7 +76,7 @@ func (v *view) getNoWait(key []byte, hash uint64, dst []byte, token uint64) ([]b
 		return dst, false, engine.ErrCold
 	}
 	v.noWaitLeft--
-	value, found, err := v.e.fetch(key, hash, dst, token)
+	value, found, err := v.e.fetch(v.g, key, hash, dst, token)
 	waits := errors.Is(err, errWouldWait)
 	h.leave(place, waits)
 	if waits {
@@ -83,22 +87,22 @@ func (v *view) getNoWait(key []byte, hash uint64, dst []byte, token uint64) ([]b
 }
 
 // fetch reads a cold row from the store and makes it resident.
-func (e *Engine) fetch(key []byte, hash uint64, dst []byte, token uint64) ([]byte, bool, error) {
+func (e *Engine) fetch(g *generation, key []byte, hash uint64, dst []byte, token uint64) ([]byte, bool, error) {
 	e.coldReads.Add(1)
-	e.requestFill(key)
+	e.requestFill(g, key)
 	at := len(dst)
 	dst, found, err := e.store.get(e.store.db, key, dst)
 	if err != nil {
 		return dst[:at], false, err
 	}
-	limit, taken := e.rowLimit.Load(), e.set.Bytes()
+	limit, taken := e.rowLimit.Load(), g.set.Bytes()
 	if taken > limit {
 		wake(e.evictor)
 	}
 	if taken > limit+limit/8 {
 		return dst, found, nil // readers are faster than eviction: the row is not made resident
 	}
-	if err := e.set.Load(key, hash, dst[at:], found, token); err != nil {
+	if err := g.set.Load(key, hash, dst[at:], found, token); err != nil {
 		return dst[:at], false, err
 	}
 	return dst, found, nil
@@ -129,35 +133,36 @@ func (v *view) Iter(lo, hi []byte, reverse bool) engine.Iterator {
 	if !ok {
 		return &iterator{}
 	}
-	if lo, hi = e.set.Narrow(lo, hi, reverse); bytes.Compare(lo, hi) >= 0 {
+	set := v.g.set
+	if lo, hi = set.Narrow(lo, hi, reverse); bytes.Compare(lo, hi) >= 0 {
 		return &iterator{}
 	}
-	it := e.iterator(lo, hi, reverse)
+	it := e.iterator(v.g, lo, hi, reverse)
 	if it.noWait = !v.wait; it.noWait && v.noWaitLeft > 0 {
-		e.set.OpenRange(&it.rows, it.lo, it.hi, reverse, !e.disk.noWait.never.Load(), it.freeze)
+		set.OpenRange(&it.rows, it.lo, it.hi, reverse, !e.disk.noWait.never.Load(), it.freeze)
 		if it.rows.Store || resident.Part(lo) != resident.Part(hi) { // else the walk needs memory only
 			v.noWaitLeft -= walkReads
 		}
 	} else {
-		e.set.OpenRange(&it.rows, it.lo, it.hi, reverse, v.wait, it.freeze)
+		set.OpenRange(&it.rows, it.lo, it.hi, reverse, v.wait, it.freeze)
 	}
 	if it.rows.Store || it.rows.Cold {
-		e.requestFill(it.lo)
+		e.requestFill(v.g, it.lo)
 	}
 	return it
 }
 
 // Count implements engine.Reader.
-func (v *view) Count(lo, hi []byte) (n int, ok bool) { return v.e.set.Count(lo, hi) }
+func (v *view) Count(lo, hi []byte) (n int, ok bool) { return v.g.set.Count(lo, hi) }
 
 // Nth implements engine.Reader.
 func (v *view) Nth(lo, hi []byte, n int, b []byte) (key []byte, found, ok bool) {
-	return v.e.set.Nth(lo, hi, n, b)
+	return v.g.set.Nth(lo, hi, n, b)
 }
 
 // Edge implements engine.Reader. If it needs the store it takes one step of an iterator.
 func (v *view) Edge(lo, hi []byte, reverse bool, b []byte) (row []byte, key int, found bool, err error) {
-	if row, key, found, ok := v.e.set.Edge(lo, hi, reverse, b); ok {
+	if row, key, found, ok := v.g.set.Edge(lo, hi, reverse, b); ok {
 		return row, key, found, nil
 	}
 	return engine.EdgeByIter(v, lo, hi, reverse, b)
@@ -175,6 +180,7 @@ func bound(lo, hi []byte) (_, _ []byte, ok bool) {
 type snapshot struct {
 	engine.Uncounted
 	e     *Engine
+	g     *generation // pinned
 	snap  resident.Snapshot
 	store *lsm.Snapshot
 	value []byte
@@ -185,8 +191,8 @@ func (e *Engine) Snapshot() (engine.Snapshot, error) {
 	if err := e.usable(); err != nil {
 		return nil, err
 	}
-	s := &snapshot{e: e}
-	s.snap = e.set.OpenSnapshot(func() uint64 {
+	s := &snapshot{e: e, g: e.pin()}
+	s.snap = s.g.set.OpenSnapshot(func() uint64 {
 		base := e.checkpoint.Load()
 		s.store = e.store.db.NewSnapshot()
 		return base
@@ -195,7 +201,8 @@ func (e *Engine) Snapshot() (engine.Snapshot, error) {
 }
 
 func (s *snapshot) Close() error {
-	s.e.set.CloseSnapshot(s.snap)
+	s.g.set.CloseSnapshot(s.snap)
+	s.g.unpin()
 	if err := s.store.Close(); err != nil {
 		return fmt.Errorf("closing a snapshot: %w", err)
 	}
@@ -210,7 +217,7 @@ func (s *snapshot) Get(key, dst []byte) ([]byte, bool, error) {
 		return dst, false, nil
 	}
 	at := len(dst)
-	dst, state := s.e.set.At(s.snap.ID, key, engine.Hash(key), dst)
+	dst, state := s.g.set.At(s.snap.ID, key, engine.Hash(key), dst)
 	found, err := state == resident.Found, error(nil)
 	if state == resident.Unknown {
 		s.e.coldReads.Add(1)
@@ -251,8 +258,8 @@ func (s *snapshot) Iter(lo, hi []byte, reverse bool) engine.Iterator {
 	if !ok {
 		return &iterator{}
 	}
-	it := s.e.iterator(lo, hi, reverse)
+	it := s.e.iterator(s.g, lo, hi, reverse)
 	it.from, it.snap = s.store, s.snap
-	s.e.set.RangeAt(&it.rows, s.snap, it.lo, it.hi, reverse)
+	s.g.set.RangeAt(&it.rows, s.snap, it.lo, it.hi, reverse)
 	return it
 }

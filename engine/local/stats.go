@@ -37,17 +37,19 @@ func (e *Engine) metrics() *lsm.Metrics {
 func (e *Engine) Stats() engine.Stats {
 	m := e.metrics()
 	j := e.journal.Stats()
-	f := e.set.Figures()
+	g := e.pin()
+	defer g.unpin()
+	f := g.set.Figures()
 	s := engine.Stats{
 		MemoryBytes:   f.Mapped + m.BlockCache.Size,
-		OffHeapBytes:  e.set.Mapped(),
+		OffHeapBytes:  e.OffHeap(),
 		DiskBytes:     int64(m.DiskSpaceUsage()) + j.Bytes,
 		CacheHits:     e.hits.Load(),
 		CacheMisses:   e.coldReads.Load(),
 		Commits:       e.commits.Load(),
 		Syncs:         j.Syncs,
 		SyncNanos:     j.SyncNanos,
-		PendingTicket: int64(e.Committed() - e.Durable()),
+		PendingTicket: max(0, int64(e.Committed()-e.Durable())), // a follower may have to catch up
 	}
 	add := func(name string, value int64) { s.Detail = append(s.Detail, engine.Stat{Name: name, Value: value}) }
 	add("resident_rows", f.Rows)
@@ -56,10 +58,10 @@ func (e *Engine) Stats() engine.Stats {
 	add("resident_limit_bytes", e.rowLimit.Load())
 	add("resident_tombstones", f.Dead)
 	add("resident_range_deletes", f.PendingRanges)
-	add("resident_kept_bytes", e.set.PinnedBytes())
+	add("resident_kept_bytes", g.set.PinnedBytes())
 	add("complete_slots", f.Complete)
 	add("incomplete_slots", f.Incomplete)
-	names, nameBytes, ready := e.set.FilterFigures()
+	names, nameBytes, ready := g.set.FilterFigures()
 	add("filter_keys", names)
 	add("filter_bytes", nameBytes)
 	add("filter_ready", ready)
@@ -67,7 +69,7 @@ func (e *Engine) Stats() engine.Stats {
 	add("cold_reads_quick", e.noWaitReads.Load())
 	add("rows_evicted", f.Evicted)
 	add("evict_nanos", e.evictNanos.Load())
-	add("snapshot_undo_bytes", e.set.UndoBytes())
+	add("snapshot_undo_bytes", g.set.UndoBytes())
 	add("snapshots_revoked", e.revoked.Load())
 	add("rows_moved", e.rowsMoved.Load())
 	add("rows_filled", e.filled.Load())
@@ -82,7 +84,7 @@ func (e *Engine) Stats() engine.Stats {
 	add("journal_bytes", j.Bytes)
 	add("journal_since_checkpoint_bytes", e.journalSince())
 	add("journal_unsynced_bytes", j.UnsyncedBytes)
-	add("journal_lag_commits", int64(e.journal.Last()-e.journal.Synced()))
+	add("journal_lag_commits", j.Unsynced)
 	add("fsync_max_nanos", j.SyncMax.Nanoseconds())
 	add("checkpoint_commit", int64(e.checkpoint.Load()))
 	add("checkpoint_age_seconds", (time.Now().UnixNano()-e.checkpointAt.Load())/int64(time.Second))
@@ -103,6 +105,9 @@ func (e *Engine) Stats() engine.Stats {
 	add("replayed_commits", e.replayed)
 	add("replayed_bytes", e.replayedBytes)
 	add("replay_nanos", e.replayNanos)
+	add("followed_commits", e.followed.Load())
+	add("rewinds", e.rewinds.Load())
+	add("rewind_nanos", e.rewindNanos.Load())
 	for i := range m.Levels {
 		add(fmt.Sprintf("l%d_files", i), m.Levels[i].TablesCount)
 		add(fmt.Sprintf("l%d_bytes", i), m.Levels[i].TablesSize)

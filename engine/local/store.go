@@ -1,6 +1,7 @@
 package local
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -45,7 +46,7 @@ type store struct {
 
 // reserved is the prefix of the engine's own rows in the store:
 //
-//	ff ff ff ff 01      the checkpoint: seq:8, the commit up to which the store is complete
+//	ff ff ff ff 01      the checkpoint: seq:8, the commit up to which the store is complete, and the log's base
 //	ff ff ff ff 02 key  a counter: sum:8
 var reserved = []byte{0xff, 0xff, 0xff, 0xff}
 
@@ -196,12 +197,13 @@ func (s *store) iter(r lsm.Reader, lo, hi []byte) (*lsm.Iterator, error) {
 	return it, nil
 }
 
-// state reads the engine's own rows: the checkpoint, and the counters as of it.
-func (s *store) state() (seq uint64, counters map[string]int64, err error) {
+// state reads the engine's own rows: the checkpoint, what the log wants to know of it
+// (journal.Log.Base), and the counters as of it.
+func (s *store) state() (seq uint64, base []byte, counters map[string]int64, err error) {
 	counters = make(map[string]int64)
 	it, err := s.iter(s.db, reserved, nil)
 	if err != nil {
-		return 0, nil, err
+		return 0, nil, nil, err
 	}
 	for it.First(); it.Valid() && err == nil; it.Next() {
 		var v []byte
@@ -209,21 +211,24 @@ func (s *store) state() (seq uint64, counters map[string]int64, err error) {
 			break
 		}
 		key := it.Key()
-		if len(v) != 8 || len(key) < 5 {
+		if len(key) < 5 || len(v) < 8 || len(v) > 8 && key[4] != checkpointKey[4] {
 			err = fmt.Errorf("%w: the engine's row % x has % x", engine.ErrCorrupt, key, v)
 			break
 		}
 		switch n := binary.BigEndian.Uint64(v); key[4] {
 		case checkpointKey[4]:
 			seq = n
+			if len(v) > 8 {
+				base = bytes.Clone(v[8:])
+			}
 		case counterPrefix[4]:
 			counters[string(key[5:])] = int64(n)
 		}
 	}
 	if err = errors.Join(err, it.Error(), it.Close()); err != nil {
-		return 0, nil, storeError("reading the checkpoint", err)
+		return 0, nil, nil, storeError("reading the checkpoint", err)
 	}
-	return seq, counters, nil
+	return seq, base, counters, nil
 }
 
 // empty reports whether the store has no rows.

@@ -35,7 +35,7 @@ func mustRound(t testing.TB, e *Engine) {
 // evictAll empties the memory of clean rows, which count up to three uses.
 func evictAll(e *Engine) {
 	for range 4 {
-		e.set.Evict(1 << 40)
+		e.set().Evict(1 << 40)
 	}
 }
 

@@ -167,7 +167,7 @@ func TestTogether(t *testing.T) {
 		})
 	}
 	loop(30, time.Millisecond, func(*rand.Rand) error { return e.Round() })
-	loop(31, time.Millisecond, func(*rand.Rand) error { e.set.Evict(1 << 40); return nil })
+	loop(31, time.Millisecond, func(*rand.Rand) error { e.set().Evict(1 << 40); return nil })
 	loop(32, time.Millisecond, func(rng *rand.Rand) error { e.fillNext(rng.IntN(1 << 16)); return nil })
 	loop(33, 30*time.Millisecond, func(rng *rand.Rand) error { return e.SetFsync(journal.Policy(1 + rng.IntN(3))) })
 	loop(34, 30*time.Millisecond, func(rng *rand.Rand) error { e.SetMemory(rng.Int64N(8 << 20)); return nil })

@@ -186,7 +186,7 @@ func (e *Engine) checkSpace(now time.Time) {
 		wake(e.writeback)
 	default:
 		e.logFull(*was, now)
-		if e.journal.Last() != e.checkpoint.Load() {
+		if e.applied.Load() != e.checkpoint.Load() {
 			wake(e.writeback)
 		}
 		wake(e.reclaim)

@@ -20,7 +20,9 @@ import (
 //  3. The journal is synced up to the newest commit, whatever the policy. Rows
 //     that the tables hold may be newer than S, and rows that were changed since
 //     they were taken are not in them: for both the journal must have all later
-//     commits, also after a power cut.
+//     commits, also after a power cut. If several processes agree upon the log, the round
+//     waits until they have agreed upon all of those; if some are taken back instead,
+//     the round is given up.
 //  4. Pebble ingests the tables: atomically and durably.
 //  5. The rows become clean, their tombstones are dropped, S is the checkpoint, and
 //     journal segments up to S are removed.
@@ -96,6 +98,9 @@ func (e *Engine) Round() error {
 	}
 	start := time.Now()
 	err := e.writeBack()
+	if errors.Is(err, errRewinding) {
+		return err // nothing is wrong: its rows were taken back
+	}
 	if err != nil {
 		err = fmt.Errorf("writing rows back: %w", err)
 		e.roundErrors.Add(1)
@@ -134,12 +139,16 @@ func (e *Engine) room() <-chan struct{} {
 }
 
 func (e *Engine) writeBack() (err error) {
+	if e.rewinding.Load() {
+		return errRewinding
+	}
+	g := e.present.Load() // it stays: Rewind waits for the round
 	var seq uint64
 	var sums map[string]int64
 	var appended int64
-	e.set.Cut(func() {
-		seq, appended = e.journal.Last(), e.appended.Load()
-		sums = e.counters.copy()
+	g.set.Cut(func() {
+		seq, appended = e.applied.Load(), e.appended.Load()
+		sums = g.counters.copy()
 	})
 	if seq == e.checkpoint.Load() {
 		return nil
@@ -150,41 +159,45 @@ func (e *Engine) writeBack() (err error) {
 		if err != nil {
 			b.abandon()
 			for _, no := range taken {
-				e.set.Return(no)
+				g.set.Return(no)
 			}
 		}
 	}()
 	for no := range 1 << 16 {
-		if !e.set.Take(no) {
+		if !g.set.Take(no) {
 			continue
 		}
 		taken = append(taken, no)
-		for _, d := range e.set.Deletions(no) {
+		for _, d := range g.set.Deletions(no) {
 			b.deleteRange(d.Lo, d.Hi)
 		}
-		if err = e.set.Copy(no, b.add); err != nil {
+		if err = g.set.Copy(no, b.add); err != nil {
 			return err
 		}
-		if e.closed.Load() {
-			return e.usable()
+		if err = e.mayGoOn(); err != nil {
+			return err
 		}
 	}
-	if err = b.addState(seq, sums); err != nil {
+	if err = e.settle(); err != nil {
 		return err
 	}
-	if err = e.journal.Sync(e.journal.Last()); err != nil {
+	base, err := e.journal.Base(seq)
+	if err != nil {
+		return err
+	}
+	if err = b.addState(seq, base, sums); err != nil {
 		return err
 	}
 	if err = b.finish(); err != nil {
 		return err
 	}
 	for _, no := range taken {
-		e.set.Finish(no)
+		g.set.Finish(no)
 	}
 	e.checkpoint.Store(seq) // after the last Finish: see resident.Snapshot
 	e.checkpointAt.Store(time.Now().UnixNano())
 	e.settledBytes.Store(appended)
-	e.counters.forget(sums)
+	g.counters.forget(sums)
 	e.roundRows.Add(b.rows)
 	e.roundBytes.Add(b.bytes)
 	if e.full.Load() != nil {
@@ -197,29 +210,42 @@ func (e *Engine) writeBack() (err error) {
 	return nil
 }
 
+// mayGoOn returns an error if a round must give its rows back.
+func (e *Engine) mayGoOn() error {
+	if e.rewinding.Load() {
+		return errRewinding
+	}
+	return e.usable()
+}
+
+// settle waits until nothing that memory has now can be lost or taken back: it is on disk
+// here, and agreed upon where several processes must.
+func (e *Engine) settle() error {
+	last := e.applied.Load()
+	if err := e.journal.Sync(last); err != nil {
+		return err
+	}
+	for e.journal.Durable() < last {
+		if err := e.refusal(); err != nil {
+			return err
+		}
+		select {
+		case <-e.stop:
+		case <-e.agreed:
+		}
+		if err := e.mayGoOn(); err != nil {
+			return err
+		}
+	}
+	return e.mayGoOn() // if records were taken back, Durable may be that of others
+}
+
 // addState adds the engine's own rows, which sort behind all others.
-func (b *builder) addState(seq uint64, sums map[string]int64) error {
-	err := b.add(checkpointKey, binary.BigEndian.AppendUint64(nil, seq), false)
+func (b *builder) addState(seq uint64, base []byte, sums map[string]int64) error {
+	err := b.add(checkpointKey, append(binary.BigEndian.AppendUint64(nil, seq), base...), false)
 	for _, key := range slices.Sorted(maps.Keys(sums)) {
 		row := append(append([]byte{}, counterPrefix...), key...)
 		err = errors.Join(err, b.add(row, binary.BigEndian.AppendUint64(nil, uint64(sums[key])), sums[key] == 0))
 	}
 	return err
-}
-
-func (c *counters) copy() map[string]int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return maps.Clone(c.m)
-}
-
-// forget drops counters that are zero and whose rows the round has deleted.
-func (c *counters) forget(sums map[string]int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for key, sum := range sums {
-		if sum == 0 && c.m[key] == 0 {
-			delete(c.m, key)
-		}
-	}
 }
