@@ -135,16 +135,6 @@ func (m *member) commit(notes []note) (engine.Ticket, error) {
 	return ticket, err
 }
 
-// mustCommit commits some rows.
-func (m *member) mustCommit(notes ...note) engine.Ticket {
-	m.t.Helper()
-	n, err := m.commit(notes)
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	return n
-}
-
 func (m *member) agree(n uint64) {
 	m.noteAgreed(n) // first: a crash may come before the log is told
 	m.log.agree(n)
