@@ -65,7 +65,7 @@ type Log interface {
 	// become durable.
 	Err() error
 	// Close makes all records survive a loss of power, as far as they are in the log of this
-	// process, and ends the log.
+	// process, and ends the log. When it returns no Replay and no Rewind is under way.
 	Close() error
 }
 

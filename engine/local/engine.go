@@ -114,6 +114,7 @@ type Engine struct {
 
 	// Rounds, see writeback.go.
 	round        sync.Mutex
+	ingest       sync.Mutex // held by a round while it uses memory and store, and by Rewind; after round
 	writeback    chan struct{}
 	evictor      chan struct{}
 	roundErr     atomic.Pointer[error] // of the last round
@@ -432,8 +433,11 @@ func (e *Engine) Close() error {
 	close(e.stop)
 	close(e.disk.closing)
 	e.tasks.Wait()
-	e.round.Lock() // a checkpoint may be under way
-	defer e.round.Unlock()
+	for _, busy := range []*sync.Mutex{&e.round, &e.ingest} { // a checkpoint or a rewind may be under way
+		busy.Lock()
+		//lint:ignore SA2001 only to wait for those: whoever comes later finds the store closed
+		busy.Unlock()
+	}
 	err := errors.Join(e.journal.Close(), e.store.iterators.closeIdle(true, true), e.store.db.Close(), e.lock.Close(), e.Err())
 	e.set().Close()
 	if err != nil {

@@ -60,7 +60,7 @@ func (e *Engine) uses(g *generation) bool { return e.present.Load() == g && !e.c
 func (e *Engine) set() *resident.Set { return e.present.Load().set }
 
 // newGeneration returns the state that the store's tables have, and the number of its last
-// commit. It is pinned once. No round may be under way.
+// commit. It is pinned once. No round may be ingested meanwhile.
 func (e *Engine) newGeneration() (g *generation, seq uint64, base []byte, err error) {
 	seq, base, counts, err := e.store.state()
 	if err != nil {

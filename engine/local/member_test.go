@@ -28,14 +28,28 @@ type member struct {
 	rounds sync.WaitGroup
 
 	mu      sync.Mutex // a crash reads the next two while the script goes on
-	entries [][]note   // entry i is entries[i-1]; nil for an empty one
+	entries []entry    // entry i is entries[i-1]
 	agreed  uint64     // the script has told the log that everything up to here is agreed upon
 	rewound int
+	term    uint64 // the newest one, if the log has forgotten it
 }
 
 func newMember(t testing.TB, mem *vfs.MemFS, seed uint64, change func(*Options)) *member {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	return &member{t: t, fs: newStage(mem), rng: rng, load: load{rng: rng, big: 8}, change: change}
+}
+
+// entry is what an entry of the log says.
+type entry struct {
+	term  uint64
+	notes []note // nil if it is empty
+}
+
+func (x entry) batch() *engine.Batch {
+	if x.notes == nil {
+		return nil
+	}
+	return toBatch(x.notes)
 }
 
 // busy are options under which everything happens often.
@@ -52,7 +66,9 @@ func (m *member) tryOpen() error {
 		m.change(&o)
 	}
 	var err error
-	m.e, err = Open(o)
+	if m.e, err = Open(o); err == nil {
+		m.log.term = max(m.log.term, m.term)
+	}
 	return err
 }
 
@@ -73,17 +89,19 @@ func (m *member) close() {
 
 func (m *member) last() uint64 { return uint64(len(m.entries)) }
 
-func (m *member) note(notes []note) {
+// note notes the next entry, which is of the term of the log and so many behind it.
+func (m *member) note(notes []note, later uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.entries = append(m.entries, notes)
+	m.term = m.log.term + later
+	m.entries = append(m.entries, entry{m.term, notes})
 }
 
 // world is the state after the first n entries.
 func (m *member) world(n uint64) *world {
 	w := newWorld()
-	for _, notes := range m.entries[:n] {
-		w.apply(notes)
+	for _, x := range m.entries[:n] {
+		w.apply(x.notes)
 	}
 	return w
 }
@@ -102,12 +120,12 @@ func (m *member) check() error {
 
 // lead makes this process the leader.
 func (m *member) lead() error {
-	m.note(nil)
+	m.note(nil, 1)
+	m.noteAgreed(m.last()) // first: a crash may come before the log is told
 	n, err := m.log.lead(m.e)
 	if err == nil && n != m.last() {
 		err = fmt.Errorf("the empty entry is %d, should be %d", n, m.last())
 	}
-	m.noteAgreed(m.last())
 	return err
 }
 
@@ -127,7 +145,7 @@ func (m *member) commit(notes []note) (engine.Ticket, error) {
 		return 0, err
 	}
 	defer v.Close()
-	m.note(notes)
+	m.note(notes, 0)
 	ticket, err := v.Commit(toBatch(notes))
 	if err == nil && uint64(ticket) != m.last() {
 		err = fmt.Errorf("ticket %d, should be %d", ticket, m.last())
@@ -161,14 +179,12 @@ func (m *member) cut(kept uint64) error {
 // hear appends entries of another leader, and has some of them agreed upon and replayed.
 func (m *member) hear(count int) error {
 	for range count {
-		notes, batch := m.load.commit(), (*engine.Batch)(nil)
+		notes := m.load.commit()
 		if m.rng.IntN(5) == 0 {
 			notes = nil
-		} else {
-			batch = toBatch(notes)
 		}
-		m.note(notes)
-		if err := m.log.heard(batch); err != nil {
+		m.note(notes, 0)
+		if err := m.log.heard(m.term, m.entries[m.last()-1].batch()); err != nil {
 			return err
 		}
 	}

@@ -81,7 +81,7 @@ func (e *Engine) reached(seq uint64) {
 }
 
 // errRewinding is the error while memory has records that were taken back.
-var errRewinding = errors.New("commits were taken back, and memory still has them")
+var errRewinding = errors.New("commits are just being taken back that the group did not agree upon: try again")
 
 // Rewind takes note that the log has taken back all records behind kept. If memory has some of
 // them it is replaced by the state of record to, which is durable: records calls replay with each
@@ -108,8 +108,8 @@ func (e *Engine) Rewind(kept, to uint64, records func(from, to uint64, replay fu
 	e.rewinding.Store(true)
 	e.tell() // what waits for the records that were taken back
 	wake(e.agreed)
-	e.round.Lock() // the round that is under way gives up
-	defer e.round.Unlock()
+	e.ingest.Lock() // the round that is under way gives up
+	defer e.ingest.Unlock()
 	replayed, err := e.rewind(to, records)
 	if err != nil {
 		return fmt.Errorf("going back to commit %d: %w", to, err)

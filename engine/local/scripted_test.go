@@ -222,6 +222,7 @@ func (s *scripted) takeBack(kept uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.epoch++
+	s.term++
 	_, err := s.raft.Cut(kept)
 	return err
 }
@@ -251,10 +252,11 @@ func (s *scripted) follow(e *Engine) error {
 	})
 }
 
-// heard appends what another leader has sent: a commit, or an empty entry if it is nil.
-func (s *scripted) heard(b *engine.Batch) error {
+// heard appends what the leader of a term has sent: a commit, or an empty entry if it is nil.
+func (s *scripted) heard(term uint64, b *engine.Batch) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.term = term
 	kind, rec := journal.EntryEmpty, make([]byte, journal.RaftRoom)
 	if b != nil {
 		kind, rec = journal.EntryRows, appendRecord(rec, b)

@@ -139,8 +139,10 @@ func (e *Engine) room() <-chan struct{} {
 }
 
 func (e *Engine) writeBack() (err error) {
-	if e.rewinding.Load() {
-		return errRewinding
+	e.ingest.Lock()
+	defer e.ingest.Unlock()
+	if err := e.mayGoOn(); err != nil {
+		return err
 	}
 	g := e.present.Load() // it stays: Rewind waits for the round
 	var seq uint64
