@@ -69,7 +69,9 @@ func ownDirectives(memoryBytes uint64) []Directive {
 		integer("http-rate-limit", 0, 0, 1<<30).
 			doc("How many HTTP requests one client's address may make in a second; more are answered with 429. 0 is no limit."),
 		yesNo("http-tls", "no").with(Immutable).
-			doc("http-addr speaks TLS, with the certificates of tls-cert-file and the rules of tls-auth-clients, and offers HTTP/2."),
+			doc("http-addr speaks TLS, with the certificates of tls-cert-file, and offers HTTP/2."),
+		oneOf("http-tls-auth-clients", "no", "no", "yes", "optional").
+			doc("Whether clients of http-addr must have a certificate that tls-ca-cert-file or tls-ca-cert-dir has signed. The default is no, whatever tls-auth-clients says: browsers have none, and tokens say who a client is."),
 		integer("io-threads", 0, 0, 128).with(Immutable).
 			doc("The number of event loops that read, execute and write. 0 chooses by the number of processors. In Redis these threads only read and write, and the default is 1."),
 		memory("lua-memory-limit", 128<<20, 1<<20, maxInt64).

@@ -47,6 +47,8 @@ func BenchmarkTypes(b *testing.B) {
 		{"ZPOPMIN", "ZADD board R member:R", "ZPOPMIN board"},
 		{"ZRANK", "ZADD board R member:R", "ZRANK board member:R"},
 		{"XADD", "", "XADD stream * field V"},
+		{"CHPUBLISH", "", "CHPUBLISH channel m-R V"},
+		{"CHPUBLISH many", "", "CHPUBLISH channel-K m-R V"},
 		{"HSET small", "HSET user:R name V visits 1 seen 2", "HSET user:R seen R"},
 		{"HGET small", "HSET user:R name V visits 1 seen 2", "HGET user:R seen"},
 		{"SADD small", "SADD tags:R R", "SADD tags:R R"},
@@ -88,6 +90,7 @@ func BenchmarkTypes(b *testing.B) {
 						}
 						number++
 						w = strings.ReplaceAll(w, "M", fmt.Sprintf("%012d", number))
+						w = strings.ReplaceAll(w, "K", fmt.Sprint(rand.IntN(1000)))
 						words[i+1] = strings.ReplaceAll(w, "R", fmt.Sprintf("%012d", rand.IntN(keys)))
 					}
 					in = append(in, request(words...)...)

@@ -25,6 +25,7 @@ const handshakeTime = 10 * time.Second
 // tlsFront is the TLS configuration and the handshakes under way.
 type tlsFront struct {
 	config     atomic.Pointer[tls.Config] // nil until TLS is wanted
+	web        atomic.Pointer[tls.Config] // that of http-addr; nil unless http-tls is set
 	handshakes sync.Map                   // net.Conn to time.Time: when each handshake began
 	count      atomic.Int64               // of handshakes under way
 	handshake  time.Duration
@@ -35,23 +36,16 @@ var tlsDirectives = []string{
 	"tls-cert-file", "tls-key-file", "tls-key-file-pass", "tls-client-cert-file", "tls-client-key-file",
 	"tls-client-key-file-pass", "tls-ca-cert-file", "tls-ca-cert-dir", "tls-auth-clients", "tls-protocols", "tls-ciphers",
 	"tls-ciphersuites", "tls-prefer-server-ciphers", "tls-dh-params-file", "tls-session-caching", "tls-session-cache-size",
-	"tls-session-cache-timeout", "tls-replication", "tls-cluster",
+	"tls-session-cache-timeout", "tls-replication", "tls-cluster", "http-tls-auth-clients",
 }
 
 // watchTLS makes the TLS configuration, if TLS is used, and again whenever one of its
 // directives is set, even to the same value: the files may have changed.
 func (srv *Server) watchTLS() error {
-	if srv.wantsTLS() {
-		if err := srv.configureTLS(); err != nil {
-			return fmt.Errorf("configure TLS: %w", err)
-		}
+	if err := srv.configureTLS(); err != nil {
+		return fmt.Errorf("configure TLS: %w", err)
 	}
-	srv.cfg.OnChangeOfAny(func() error {
-		if !srv.wantsTLS() {
-			return nil
-		}
-		return srv.updateTLS()
-	}, tlsDirectives...)
+	srv.cfg.OnChangeOfAny(srv.updateTLS, tlsDirectives...)
 	srv.cfg.OnChange("tls-port", func() error {
 		if srv.tls.config.Load() == nil && srv.cfg.Int("tls-port") != 0 {
 			if err := srv.updateTLS(); err != nil {
@@ -64,11 +58,11 @@ func (srv *Server) watchTLS() error {
 }
 
 func (srv *Server) wantsTLS() bool {
-	return srv.cfg.Int("tls-port") != 0 || srv.cfg.Bool("tls-replication") || srv.cfg.Bool("tls-cluster") || srv.webTLS()
+	return srv.cfg.Int("tls-port") != 0 || srv.cfg.Bool("tls-replication") || srv.cfg.Bool("tls-cluster")
 }
 
-// updateTLS makes the configuration again, for later connections. If that fails the old
-// one stays.
+// updateTLS makes the configurations again, for later connections. If that fails the old
+// ones stay.
 func (srv *Server) updateTLS() error {
 	if err := srv.configureTLS(); err != nil {
 		srv.log.Error("the TLS configuration was not changed", "err", err)
@@ -77,12 +71,31 @@ func (srv *Server) updateTLS() error {
 	return nil
 }
 
+// configureTLS makes the configurations that are wanted.
 func (srv *Server) configureTLS() error {
-	made, err := secure.Server(srv.tlsSettings())
-	if err != nil {
-		return err
+	var made, web *tls.Config
+	var err error
+	s := srv.tlsSettings()
+	if srv.wantsTLS() {
+		if made, err = secure.Server(s); err != nil {
+			return err
+		}
 	}
-	srv.tls.config.Store(made)
+	if srv.webTLS() {
+		s.AuthClients, s.NeedCA = srv.cfg.Enum("http-tls-auth-clients"), false
+		if s.AuthClients != "no" && s.CACertFile == "" && s.CACertDir == "" {
+			return errors.New("http-tls-auth-clients needs the authority of the clients' certificates: set tls-ca-cert-file or tls-ca-cert-dir")
+		}
+		if web, err = secure.Server(s); err != nil {
+			return fmt.Errorf("http-tls: %w", err)
+		}
+	}
+	if made != nil {
+		srv.tls.config.Store(made)
+	}
+	if web != nil {
+		srv.tls.web.Store(web)
+	}
 	return nil
 }
 

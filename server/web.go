@@ -46,7 +46,7 @@ func (srv *Server) stopWeb(ctx context.Context) {
 	srv.web.Stop(ctx)
 }
 
-// webTLS reports whether HTTP needs the TLS configuration.
+// webTLS reports whether HTTP speaks TLS.
 func (srv *Server) webTLS() bool { return srv.cfg.Str("http-addr") != "" && srv.cfg.Bool("http-tls") }
 
 // HTTPAddr returns the address at which HTTP is served, or nil.
@@ -105,7 +105,7 @@ func (srv *Server) webClasses() keyspace.Class {
 }
 
 // TLS implements web.Host.
-func (h webHost) TLS() *tls.Config { return h.tls.config.Load() }
+func (h webHost) TLS() *tls.Config { return h.tls.web.Load() }
 
 // MaxConns implements web.Host.
 func (h webHost) MaxConns() int64 { return h.set.maxHTTP.Load() }

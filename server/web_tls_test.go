@@ -23,7 +23,7 @@ func TestHTTPS(t *testing.T) {
 	authority := testcert.New(t)
 	pair, second := authority.Sign("first"), authority.Sign("second")
 	f := start(t, false, "--http-addr", "127.0.0.1:0", "--http-tls", "yes", "--tls-cert-file", pair.Cert, "--tls-key-file", pair.Key,
-		"--tls-ca-cert-file", authority.File, "--tls-auth-clients", "no")
+		"--tls-auth-clients", "yes") // which is not meant for HTTP, and needs no authority without tls-port
 	text, err := os.ReadFile(authority.File)
 	if err != nil {
 		t.Fatal(err)
@@ -100,6 +100,58 @@ func TestHTTPS(t *testing.T) {
 	if took := time.Since(began); took > 8*time.Second {
 		t.Errorf("the end took %v", took)
 	}
+}
+
+// http-tls-auth-clients says whether HTTP clients need a certificate, and tls-auth-clients
+// does not.
+func TestHTTPSClientCertificates(t *testing.T) {
+	t.Parallel()
+	f := startTLS(t, false, "--http-addr", "127.0.0.1:0", "--http-tls", "yes")
+	c := f.dial()
+	ask := func(config *tls.Config) error {
+		tr := &http.Transport{TLSClientConfig: config}
+		defer tr.CloseIdleConnections()
+		res, err := (&http.Client{Transport: tr}).Get("https://" + f.HTTPAddr().String() + probe)
+		if err != nil {
+			return err
+		}
+		defer res.Body.Close()
+		if res.StatusCode != http.StatusOK {
+			return fmt.Errorf("the status is %s", res.Status)
+		}
+		return nil
+	}
+	nobody, known, foreign := f.ca.Client(), f.ca.Client(f.client), f.ca.Client(testcert.New(t).Sign("client"))
+	for _, step := range []struct {
+		set                    string
+		nobody, known, foreign bool
+	}{
+		{"no", true, true, true}, {"yes", false, true, false}, {"optional", true, true, false}, {"no", true, true, true},
+	} {
+		if got := c.do("CONFIG", "SET", "http-tls-auth-clients", step.set); got != "OK" {
+			t.Fatal(got)
+		}
+		for name, client := range map[string]struct {
+			config *tls.Config
+			served bool
+		}{"without a certificate": {nobody, step.nobody}, "with a known one": {known, step.known}, "with a foreign one": {foreign, step.foreign}} {
+			if err := ask(client.config); (err == nil) != client.served {
+				t.Errorf("http-tls-auth-clients %s: a client %s: %v", step.set, name, err)
+			}
+		}
+		f.refused("a client of tls-port without a certificate", nobody)
+	}
+}
+
+// http-tls-auth-clients needs an authority, and the error says so.
+func TestHTTPSClientCertificatesNeedAnAuthority(t *testing.T) {
+	t.Parallel()
+	pair := testcert.New(t).Sign("server")
+	f := start(t, false, "--http-addr", "127.0.0.1:0", "--http-tls", "yes", "--tls-cert-file", pair.Cert, "--tls-key-file", pair.Key)
+	if got := f.dial().do("CONFIG", "SET", "http-tls-auth-clients", "yes"); !strings.HasPrefix(got, "(error)") {
+		t.Errorf("CONFIG SET: %s", got)
+	}
+	f.dial().do("PING")
 }
 
 // What http-* directives say holds at once when they are changed.

@@ -45,7 +45,7 @@ type Host interface {
 	Interested()
 	// SetChannelRules sets the rules that commands on channels see.
 	SetChannelRules(channel.Rules)
-	// TLS returns the present TLS configuration.
+	// TLS returns the present TLS configuration of http-addr.
 	TLS() *tls.Config
 	// MaxConns returns the limit on HTTP connections.
 	MaxConns() int64

@@ -68,7 +68,7 @@ func TestEventSourceInABrowser(t *testing.T) {
 	dir := t.TempDir()
 	args := []string{"--http-cors-origins", pages.URL, "--appendfsync", "always", "--http-access-log", "yes", "--loglevel", "notice"}
 	p := start(t, dir, args...)
-	html = "<!doctype html>" + here(examples(t, "html")[0], p) + report
+	html = "<!doctype html>" + here(examples(t, "html")[0], placeOf(p)) + report
 	browse(t, pages.URL)
 
 	const turns, each = 3, 300 // more than a stream has until it ends

@@ -25,7 +25,10 @@ var built string
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if built != "" {
-		if err := os.RemoveAll(filepath.Dir(built)); err != nil {
+		built = filepath.Dir(built)
+	}
+	for _, dir := range []string{built, environment.dir} {
+		if err := os.RemoveAll(dir); err != nil { // of "" there is nothing to remove
 			fmt.Fprintln(os.Stderr, err)
 		}
 	}
@@ -54,7 +57,7 @@ func needs(t *testing.T, common bool, programs ...string) {
 			continue
 		}
 		if !common {
-			t.Fatalf("%s is not installed", p)
+			t.Fatalf("%s is not installed: make tools-clients", p)
 		}
 		t.Skipf("NOT RUN: needs %s", p)
 	}

@@ -3,12 +3,10 @@
 // docs/clients.md tells which versions were run.
 //
 // The one with go-redis is run by every test. The others need toolchains and
-// what package registries have, so they are run by `make clients` only.
+// what package registries have, so they are run by `make clients` only, and by CI.
 package clients
 
 import (
-	"context"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +16,7 @@ import (
 	"time"
 
 	"redoubt/internal/testserver"
+	"redoubt/internal/testtool"
 )
 
 // program is a client program.
@@ -96,6 +95,30 @@ func TestClients(t *testing.T) {
 	}
 }
 
+// A program fails when a subscriber of a channel is told something else over HTTP than what
+// was published.
+func TestClientsNoticeAWrongAnswer(t *testing.T) {
+	skipUnlessAsked(t)
+	path, err := redoubt()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range programs() {
+		if p.name == "BullMQ" {
+			continue // it knows no channels
+		}
+		t.Run(p.name, func(t *testing.T) {
+			p.prepare(t)
+			t.Parallel()
+			s := testserver.StartProcess(t, path, t.TempDir(), "--http-addr", "127.0.0.1:0")
+			liar := testtool.Liar(t, s.HTTP, `"messageID":"m1","content":{"n":1}`, `"messageID":"m9","content":{"n":9}`)
+			if out, err := p.start(t, s.Addr, liar); err == nil || !strings.Contains(out, "FAILED") {
+				t.Errorf("it did not notice: %v\n%s", err, out)
+			}
+		})
+	}
+}
+
 func skipUnlessAsked(t *testing.T) {
 	t.Helper()
 	if os.Getenv("REDOUBT_CLIENTS") == "" {
@@ -111,14 +134,12 @@ func (p *program) prepare(t *testing.T) {
 	t.Helper()
 	for _, tool := range p.tools {
 		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("NOT RUN: %s is not installed", tool)
+			t.Skipf("NOT RUN: %s is not installed (make tools-clients)", tool)
 		}
 	}
 	for _, args := range p.build {
 		if line := strings.Join(args, " "); !built[line] {
-			if out, err := command(t, 30*time.Minute, args); err != nil {
-				t.Fatalf("%s: %v\n%s", line, err, out)
-			}
+			testtool.Install(t, ".", args...)
 			built[line] = true
 		}
 	}
@@ -127,7 +148,7 @@ func (p *program) prepare(t *testing.T) {
 // start runs a program to its end.
 func start(t *testing.T, p program, addrs ...string) {
 	t.Helper()
-	out, err := command(t, 5*time.Minute, append(p.run[:len(p.run):len(p.run)], addrs...))
+	out, err := p.start(t, addrs...)
 	if err != nil {
 		t.Errorf("%s: %v\n%s", p.name, err, out)
 		return
@@ -135,12 +156,6 @@ func start(t *testing.T, p program, addrs ...string) {
 	t.Logf("%s\n%s", p.name, out)
 }
 
-func command(t *testing.T, patience time.Duration, args []string) (string, error) {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput()
-	if ctx.Err() != nil {
-		err = fmt.Errorf("it did not end within %s", patience)
-	}
-	return string(out), err
+func (p *program) start(t *testing.T, addrs ...string) (out string, err error) {
+	return testtool.Run(t, ".", 5*time.Minute, append(p.run[:len(p.run):len(p.run)], addrs...)...)
 }

@@ -226,8 +226,9 @@ func (m *Model) fetch(cursor int64, count int) (f Fetched, handle int64, has boo
 	return f, handle, has
 }
 
-// Describe returns the visible state of the channel.
-func (m *Model) Describe(now int64) string {
+// Describe returns the visible state of the channel, with the lives of subscribers or
+// without.
+func (m *Model) Describe(now int64, lives bool) string {
 	if !m.exists() {
 		return "none"
 	}
@@ -251,7 +252,10 @@ func (m *Model) Describe(now int64) string {
 				backlog++
 			}
 		}
-		fmt.Fprintf(&b, "\n%s at %d, %d behind, lives %d", name, r.at, backlog, r.death-now)
+		fmt.Fprintf(&b, "\n%s at %d, %d behind", name, r.at, backlog)
+		if lives {
+			fmt.Fprintf(&b, ", lives %d", r.death-now)
+		}
 	}
 	return b.String()
 }

@@ -24,13 +24,46 @@ type run struct {
 	models  map[string]*Model
 	handles []handle
 	step    int
+	// still: nothing reaches its time, and lives are not compared.
+	still bool
 }
 
 // Run makes random calls on a driver and compares the results with the model, and the
 // visible state of the channels after each call.
 func Run(t testing.TB, rng *rand.Rand, d Driver, steps int) {
 	t.Helper()
-	r := &run{t: t, rng: rng, d: d, models: map[string]*Model{}}
+	(&run{t: t, rng: rng, d: d, models: map[string]*Model{}}).steps(steps)
+}
+
+// RunStill is Run for a driver that has the real clock. All lives are longer than the
+// test, Advance and Now are not called, and Describe must omit the lives of subscribers.
+func RunStill(t testing.TB, rng *rand.Rand, d Driver, steps int) {
+	t.Helper()
+	(&run{t: t, rng: rng, d: d, models: map[string]*Model{}, still: true}).steps(steps)
+}
+
+// now is the driver's time. In a still run time does not pass.
+func (r *run) now() int64 {
+	if r.still {
+		return 0
+	}
+	return r.d.Now()
+}
+
+// longLife is the least time to live in a still run, in milliseconds.
+const longLife = 60 * 60 * 1000
+
+// life is a time to live for what may live this long, or longer if time stands still.
+func (r *run) life(ms int64) int64 {
+	if r.still && ms > 0 {
+		ms += longLife
+	}
+	return ms
+}
+
+func (r *run) steps(steps int) {
+	r.t.Helper()
+	rng, d := r.rng, r.d
 	for _, c := range []string{"one", "two"} {
 		r.models[c] = &Model{readers: map[string]*reader{}}
 		if rng.IntN(2) == 0 { // near a wrap
@@ -43,8 +76,8 @@ func Run(t testing.TB, rng *rand.Rand, d Driver, steps int) {
 	for r.step = range steps {
 		r.one()
 		for c, m := range r.models {
-			m.settle(d.Now())
-			r.same("state of "+c, d.Describe(c), m.Describe(d.Now()))
+			m.settle(r.now())
+			r.same("state of "+c, d.Describe(c), m.Describe(r.now(), !r.still))
 		}
 	}
 }
@@ -66,16 +99,20 @@ func (r *run) one() {
 	c := []string{"one", "two"}[rng.IntN(2)]
 	m := r.models[c]
 	name := string(rune('a' + rng.IntN(4)))
-	m.settle(r.d.Now())
+	m.settle(r.now())
 	switch n := rng.IntN(100); {
 	case n < 30:
-		id := "m" + strconv.Itoa(rng.IntN(40))
+		n := rng.IntN(40)
+		if r.still {
+			n += r.step / 4 // known ids are not forgotten
+		}
+		id := "m" + strconv.Itoa(n)
 		content, life := fmt.Sprintf("%d of %s", r.step, c), int64(0)
 		if rng.IntN(4) == 0 {
-			life = 1 + int64(rng.IntN(3000))
+			life = r.life(1 + int64(rng.IntN(3000)))
 		}
 		clock, created := r.d.Publish(c, id, content, life)
-		wantClock, wantCreated := m.publish(r.d.Now(), id, content, life)
+		wantClock, wantCreated := m.publish(r.now(), id, content, life)
 		r.same("publish "+id, pair{clock, created}, pair{wantClock, wantCreated})
 	case n < 40:
 		r.subscribe(c, m, name)
@@ -94,7 +131,7 @@ func (r *run) one() {
 		s := Settings{Expire: -1, MaxLen: -1, MaxBytes: -1}
 		switch rng.IntN(3) {
 		case 0:
-			s.Expire = []int64{0, 50, 400, 3000, 100000}[rng.IntN(5)]
+			s.Expire = r.life([]int64{0, 50, 400, 3000, 100000}[rng.IntN(5)])
 		case 1:
 			s.MaxLen = int64(rng.IntN(8))
 		case 2:
@@ -105,7 +142,7 @@ func (r *run) one() {
 	case n < 85:
 		r.d.Delete(c)
 		*m = Model{born: m.born, readers: map[string]*reader{}}
-	case n < 92:
+	case n < 92 || r.still:
 		r.d.Disturb(c, rng.IntN(1<<16))
 	default:
 		ms := []int64{1, 20, 300, 1500, 40_000, 2_000_000}[rng.IntN(6)]
@@ -148,7 +185,7 @@ func (r *run) subscribe(c string, m *Model, name string) {
 		r.same("where first is", m.fetched(clock), m.fetched(at))
 		at = clock
 	}
-	wantClock, wantCreated := m.subscribe(r.d.Now(), name, at)
+	wantClock, wantCreated := m.subscribe(r.now(), name, at)
 	r.same("subscribe "+name+" from "+from, pair{clock, created}, pair{wantClock, wantCreated})
 }
 
@@ -191,7 +228,7 @@ func (r *run) fetch(c string, m *Model, name string) {
 			cursor = h.clock
 		}
 	}
-	m.renew(sub, r.d.Now())
+	m.renew(sub, r.now())
 	r.compare(c, m, name, cursor, count, got, o)
 }
 
@@ -271,7 +308,7 @@ func (r *run) ack(c string, m *Model, name string, read bool) {
 	if ahead {
 		sub.at = h.clock
 	}
-	m.renew(sub, r.d.Now())
+	m.renew(sub, r.now())
 	if read {
 		r.compare(c, m, name, sub.at, count, got, o)
 	} else {
