@@ -42,7 +42,7 @@ func (l *log) Effects(from string, fx *keyspace.Effects) {
 	for _, t := range fx.Touched {
 		l.add("%s changed %s", from, t.Key)
 	}
-	if fx.Unseen {
+	if fx.UntrackedTouch {
 		l.add("%s changed all", from)
 	}
 }

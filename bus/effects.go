@@ -109,7 +109,7 @@ func appendEffects(dst []byte, fx *keyspace.Effects, want Interest) ([]byte, int
 }
 
 func (e *encoder) touched(fx *keyspace.Effects) {
-	if fx.Unseen || fx.Flushed {
+	if fx.UntrackedTouch || fx.Flushed {
 		e.item(itemAny)
 	}
 	for i := range fx.Touched {
@@ -146,7 +146,7 @@ func (e *encoder) messages(list []keyspace.Message, want Interest) {
 }
 
 func (e *encoder) ready(fx *keyspace.Effects) {
-	if fx.Unready {
+	if fx.UntrackedReady {
 		e.item(itemReadyAny)
 		return // which covers all keys
 	}
@@ -216,13 +216,13 @@ func readEffects(body []byte, fx *keyspace.Effects) error {
 		case itemReplaced:
 			fx.Touched = append(fx.Touched, keyspace.Touch{DB: d.db()})
 		case itemAny:
-			fx.Unseen = true
+			fx.UntrackedTouch = true
 		case itemReady:
 			fx.Woken = append(fx.Woken, keyspace.Ready{DB: d.db(), Key: d.text()})
 		case itemReadyDB:
 			fx.Woken = append(fx.Woken, keyspace.Ready{DB: d.db()})
 		case itemReadyAny:
-			fx.Unready = true
+			fx.UntrackedReady = true
 		default:
 			return fmt.Errorf("effect %#x: %w", tag, errMalformed)
 		}

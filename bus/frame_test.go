@@ -35,7 +35,7 @@ func randomText(r *rand.Rand) []byte {
 // randomEffects makes effects with everything in them, in the order in which they
 // would be noted.
 func randomEffects(r *rand.Rand, n int) *keyspace.Effects {
-	fx := &keyspace.Effects{Unseen: r.IntN(8) == 0, Unready: r.IntN(8) == 0}
+	fx := &keyspace.Effects{UntrackedTouch: r.IntN(8) == 0, UntrackedReady: r.IntN(8) == 0}
 	for range n {
 		db := r.IntN(20)
 		switch r.IntN(6) {
@@ -82,10 +82,10 @@ func heard(fx *keyspace.Effects, want Interest) keyspace.Effects {
 		}
 	}
 	if want.Keys {
-		out.Touched, out.Unseen = fx.Touched, fx.Unseen || fx.Flushed
+		out.Touched, out.UntrackedTouch = fx.Touched, fx.UntrackedTouch || fx.Flushed
 	}
 	if want.Waiting {
-		if out.Unready = fx.Unready; !out.Unready {
+		if out.UntrackedReady = fx.UntrackedReady; !out.UntrackedReady {
 			out.Woken = fx.Woken
 		}
 	}
@@ -122,7 +122,7 @@ func join(out, fx *keyspace.Effects) {
 	out.Events = append(out.Events, fx.Events...)
 	out.Touched = append(out.Touched, fx.Touched...)
 	out.Woken = append(out.Woken, fx.Woken...)
-	out.Unseen, out.Unready = out.Unseen || fx.Unseen, out.Unready || fx.Unready
+	out.UntrackedTouch, out.UntrackedReady = out.UntrackedTouch || fx.UntrackedTouch, out.UntrackedReady || fx.UntrackedReady
 }
 
 func TestEffectsRoundTrip(t *testing.T) {
@@ -147,7 +147,7 @@ func TestLargeEffectsTakeSeveralFrames(t *testing.T) {
 	r := seeded(t)
 	all := Interest{true, true, true, true, 0x7ff}
 	fx := randomEffects(r, 100_000)
-	fx.Unready = false
+	fx.UntrackedReady = false
 	fx.Messages = append(fx.Messages, keyspace.Message{
 		Channel: []byte("c"), Payload: bytes.Repeat([]byte("x"), 3<<20), Events: len(fx.Events)})
 	b, _ := appendEffects(nil, fx, all)

@@ -291,10 +291,10 @@ func wanted(fx *keyspace.Effects) (bits uint32) {
 	if len(fx.Events) > 0 {
 		bits |= ^uint32(wantAll)
 	}
-	if len(fx.Touched) > 0 || fx.Unseen || fx.Flushed {
+	if len(fx.Touched) > 0 || fx.UntrackedTouch || fx.Flushed {
 		bits |= wantKeys
 	}
-	if len(fx.Woken) > 0 || fx.Unready {
+	if len(fx.Woken) > 0 || fx.UntrackedReady {
 		bits |= wantWaiting
 	}
 	return bits

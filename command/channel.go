@@ -103,7 +103,7 @@ func place(ch *channel.Channel, arg []byte) (int64, error) {
 		return 0, errClock
 	}
 	// Messages that were removed, or are not published yet, cannot be read.
-	return max(ch.At(clock), ch.First()-1), nil
+	return max(ch.PositionOf(clock), ch.First()-1), nil
 }
 
 var chunsubscribe = &Command{

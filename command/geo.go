@@ -106,7 +106,7 @@ options:
 	added, moved := 0, 0
 	if z.Exists() || !xx {
 		z.Expect(len(scores), len(places[2]))
-		z.Ahead(places[2:], 3)
+		z.Prefetch(places[2:], 3)
 		for i, score := range scores {
 			member := places[3*i+2]
 			old, found := z.Score(member)
@@ -261,7 +261,7 @@ func eachPlace(c *Ctx, missing func(), found func(score float64)) error {
 	if c.Tx.Heavy(int64(len(members)) * keyWork) {
 		return nil
 	}
-	z.Ahead(members, 1)
+	z.Prefetch(members, 1)
 	c.Reply.Array(len(members))
 	for _, m := range members {
 		held := c.Tx.Held()

@@ -52,7 +52,7 @@ var hmget = &Command{
 		}
 		defer h.Release()
 		fields := c.Args[2:]
-		h.Ahead(fields)
+		h.Prefetch(fields)
 		start := len(c.Reply.Buf)
 		c.Reply.Array(len(fields))
 		for _, f := range fields {

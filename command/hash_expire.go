@@ -75,7 +75,7 @@ func setFieldTimes(c *Ctx, form timeForm) error {
 	if err != nil {
 		return err
 	}
-	h.Ahead(fields)
+	h.Prefetch(fields)
 	updated, deleted := 0, 0
 	c.Reply.Array(len(fields))
 	for _, f := range fields {
@@ -190,7 +190,7 @@ func tellFieldTimes(c *Ctx, form timeForm) error {
 	if err != nil {
 		return err
 	}
-	h.Ahead(fields)
+	h.Prefetch(fields)
 	c.Reply.Array(len(fields))
 	for _, f := range fields {
 		switch e, ok := h.Get(f); {
@@ -221,7 +221,7 @@ var hpersist = &Command{
 		if err != nil {
 			return err
 		}
-		h.Ahead(fields)
+		h.Prefetch(fields)
 		changed := false
 		c.Reply.Array(len(fields))
 		for _, f := range fields {

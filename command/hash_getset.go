@@ -28,7 +28,7 @@ var hgetdel = &Command{
 			return err
 		}
 		deleted := 0
-		h.Ahead(fields)
+		h.Prefetch(fields)
 		c.Reply.Array(len(fields))
 		for _, f := range fields {
 			e, ok := h.Get(f)
@@ -73,7 +73,7 @@ var hgetex = &Command{
 			return err
 		}
 		updated, deleted := 0, 0
-		h.Ahead(fields)
+		h.Prefetch(fields)
 		c.Reply.Array(len(fields))
 		for _, f := range fields {
 			e, ok := h.Get(f)

@@ -103,7 +103,7 @@ var hdel = &Command{
 			return err
 		}
 		defer h.Release()
-		h.Ahead(c.Args[2:])
+		h.Prefetch(c.Args[2:])
 		deleted := 0
 		for _, f := range c.Args[2:] {
 			if h.Delete(f) {

@@ -54,7 +54,7 @@ var pfadd = &Command{
 		}
 		if changes > 0 {
 			v.Own()
-			hll.Outdate(v.Bytes)
+			hll.Invalidate(v.Bytes)
 			v.Store()
 			c.Tx.Changed(keyspace.StringEv, "pfadd", c.Args[1])
 			c.Tx.FX.Changes += changes - 1
@@ -94,7 +94,7 @@ var pfcount = &Command{
 			}
 			if c.Tx.Writable {
 				v.Own()
-				hll.Keep(v.Bytes, n)
+				hll.SetCached(v.Bytes, n)
 				c.Tx.FX.Changes++
 			}
 		}
@@ -166,7 +166,7 @@ var pfmerge = &Command{
 		if v.Bytes, err = hll.Raise(v.Bytes, &all, c.Limits.HyperLogLog); err != nil {
 			return hllError(err)
 		}
-		hll.Outdate(v.Bytes)
+		hll.Invalidate(v.Bytes)
 		v.Store()
 		c.Tx.Changed(keyspace.StringEv, "pfadd", c.Args[1])
 		c.Reply.OK()

@@ -26,7 +26,7 @@ var sadd = &Command{
 		defer s.Release()
 		members := c.Args[2:]
 		s.Expect(members[0], len(members))
-		s.Ahead(members)
+		s.Prefetch(members)
 		added := 0
 		for _, m := range members {
 			if s.Add(m) {
@@ -51,7 +51,7 @@ var srem = &Command{
 			return err
 		}
 		defer s.Release()
-		s.Ahead(c.Args[2:])
+		s.Prefetch(c.Args[2:])
 		removed := 0
 		for _, m := range c.Args[2:] {
 			if s.Remove(m) {
@@ -93,7 +93,7 @@ var smismember = &Command{
 			return err
 		}
 		defer s.Release()
-		s.Ahead(c.Args[2:])
+		s.Prefetch(c.Args[2:])
 		c.Reply.Array(len(c.Args) - 2)
 		for _, m := range c.Args[2:] {
 			c.Reply.Int(bit(s.Has(m)))

@@ -35,7 +35,7 @@ var xclaim = &Command{
 			g.SetID(o.last, g.EntriesRead)
 		}
 		consumer := c.consumer(g, c.Args[3], c.Args[1])
-		g.Ahead(o.ids, true)
+		g.Prefetch(o.ids, true)
 		start, n := len(c.Reply.Buf), 0
 		for _, id := range o.ids {
 			switch c.claim(s, g, consumer, id, max(idle, 0), &o) {

@@ -78,7 +78,7 @@ var xackdel = &Command{
 		d := entryDeleter{s: s, mode: mode}
 		g := d.group(c.Args[2])
 		if g != nil {
-			g.Ahead(ids, true)
+			g.Prefetch(ids, true)
 		}
 		c.Reply.Array(len(ids))
 		acked := 0

@@ -27,7 +27,7 @@ var xack = &Command{
 		if err != nil {
 			return err
 		}
-		g.Ahead(ids, false)
+		g.Prefetch(ids, false)
 		n := 0
 		for _, id := range ids {
 			if g.Ack(id) {

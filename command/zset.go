@@ -77,7 +77,7 @@ var zmscore = &Command{
 		if err != nil {
 			return err
 		}
-		z.Ahead(c.Args[2:], 1)
+		z.Prefetch(c.Args[2:], 1)
 		c.Reply.Array(len(c.Args) - 2)
 		for _, member := range c.Args[2:] {
 			c.replyScore(z, member)

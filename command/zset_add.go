@@ -100,7 +100,7 @@ func (c *Ctx) addMembers(pairs [][]byte, o *zaddOptions) error {
 	done := false
 	if z.Exists() || !o.xx {
 		z.Expect(len(pairs)/2, len(pairs[1]))
-		z.Ahead(pairs[1:], 2)
+		z.Prefetch(pairs[1:], 2)
 		for i := 0; i < len(pairs); i += 2 {
 			score, _ = zscoreArg(pairs[i])
 			was, there := z.Score(pairs[i+1])
@@ -168,7 +168,7 @@ var zrem = &Command{
 			return err
 		}
 		defer z.Release()
-		z.Ahead(c.Args[2:], 1)
+		z.Prefetch(c.Args[2:], 1)
 		n := int64(0)
 		for _, member := range c.Args[2:] {
 			if z.Remove(member) {

@@ -342,11 +342,11 @@ func (a *zalgebra) gather(visit func(member []byte, score float64) bool) {
 // gatherBytes is the memory of an entry of gather's table besides the member.
 const gatherBytes = 112
 
-// eachAhead is each for a visitor that looks the members up in other sources: where it is worth
+// eachPrefetching is each for a visitor that looks the members up in other sources: where it is worth
 // while, pages of members are prefetched from the other sources.
-func (a *zalgebra) eachAhead(first *zsource, others []*zsource, visit func(member []byte, score float64) bool) {
+func (a *zalgebra) eachPrefetching(first *zsource, others []*zsource, visit func(member []byte, score float64) bool) {
 	const pageSize = 256
-	if len(others) == 0 || !a.c.Tx.Ahead(int(min(first.size(), pageSize))) {
+	if len(others) == 0 || !a.c.Tx.WorthPrefetching(int(min(first.size(), pageSize))) {
 		first.each(visit)
 		return
 	}
@@ -355,9 +355,9 @@ func (a *zalgebra) eachAhead(first *zsource, others []*zsource, visit func(membe
 	flush := func() (more bool) {
 		for _, s := range others {
 			if s.s != nil {
-				s.s.Ahead(members)
+				s.s.Prefetch(members)
 			} else {
-				s.z.Ahead(members, 1)
+				s.z.Prefetch(members, 1)
 			}
 		}
 		more = true
@@ -387,7 +387,7 @@ func (a *zalgebra) inter(visit func(member []byte, score float64) bool) {
 	if first.size() == 0 || a.c.Tx.Heavy(first.size()*int64(len(a.sources))*elemWork) {
 		return
 	}
-	a.eachAhead(first, others, func(member []byte, score float64) bool {
+	a.eachPrefetching(first, others, func(member []byte, score float64) bool {
 		sum := orZero(first.weight * score)
 		for _, s := range others {
 			other, ok := s.score(member)
@@ -411,7 +411,7 @@ func (a *zalgebra) diff(visit func(member []byte, score float64) bool) {
 			return
 		}
 	}
-	a.eachAhead(first, others, func(member []byte, score float64) bool {
+	a.eachPrefetching(first, others, func(member []byte, score float64) bool {
 		for _, s := range others {
 			if _, ok := s.score(member); ok {
 				return a.c.Tx.Err() == nil

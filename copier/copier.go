@@ -109,7 +109,7 @@ func Run(ctx context.Context, from Source, to engine.Engine, o Options) (Result,
 	if resumed {
 		last := ""
 		if len(c.mark.last) > 0 {
-			last = new(keyspace.Teller).Key(c.mark.last)
+			last = new(keyspace.Describer).Key(c.mark.last)
 		}
 		c.Resume(Progress{"resumed", c.mark.rows, c.mark.bytes, percent(c.mark.last)}, last)
 	}
@@ -207,7 +207,7 @@ func Empty(r engine.Reader) error {
 	var err error
 	for err == nil && it.Next() {
 		if keyspace.Used(it.Key()) {
-			err = fmt.Errorf("%w: it has %s", ErrNotEmpty, new(keyspace.Teller).Key(it.Key()))
+			err = fmt.Errorf("%w: it has %s", ErrNotEmpty, new(keyspace.Describer).Key(it.Key()))
 		}
 	}
 	return errors.Join(err, it.Close())
@@ -258,7 +258,7 @@ func (c *copying) finish(ctx context.Context) error {
 // shows the rows that are left.
 func (c *copying) clear(ctx context.Context) error {
 	return c.look(ctx, func(snap engine.Snapshot) error {
-		return keyspace.Litter(snap, func(row []byte, ranges [][2][]byte) error {
+		return keyspace.EachGarbage(snap, func(row []byte, ranges [][2][]byte) error {
 			var b engine.Batch
 			for _, r := range ranges {
 				b.DeleteRange(r[0], r[1])

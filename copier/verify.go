@@ -139,7 +139,7 @@ func (c *copying) compare(ctx context.Context, snap engine.Reader) (list []Sort,
 
 // differ describes how a row of the source differs from that of the destination, "" if not.
 func differ(a, b row) string {
-	var tell keyspace.Teller
+	var tell keyspace.Describer
 	tell.Learn(a.key, a.value)
 	switch order := bytes.Compare(a.key, b.key); {
 	case a.key == nil && b.key == nil:
@@ -154,7 +154,7 @@ func differ(a, b row) string {
 	return ""
 }
 
-func told(t *keyspace.Teller, r row) string {
+func told(t *keyspace.Describer, r row) string {
 	if v := t.Value(r.key, r.value); v != "" {
 		return v
 	}

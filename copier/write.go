@@ -56,7 +56,7 @@ func (c *copying) write(ctx context.Context) (err error) {
 					continue
 				}
 				if err := c.commit(ctx, &p.batch); err != nil {
-					stop(fmt.Errorf("write %d rows from %s on: %w", p.rows, new(keyspace.Teller).Key(p.first), err))
+					stop(fmt.Errorf("write %d rows from %s on: %w", p.rows, new(keyspace.Describer).Key(p.first), err))
 					continue
 				}
 				done <- p

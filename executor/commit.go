@@ -17,8 +17,8 @@ import (
 	"redoubt/wire"
 )
 
-// The end of a batch: its rows are committed, its effects told, its replies released or
-// replaced by an error.
+// The end of a batch: its rows are committed, its effects passed to the listener, its replies
+// released or replaced by an error.
 
 // replies is a run of adjacent replies that one connection got from this batch: their place
 // in its buffer. Between two runs may be replies that are not of the batch.
@@ -53,17 +53,17 @@ func (b *Batch) Commit() engine.Ticket {
 	return t
 }
 
-// Tell commits the batch if a client may hear of its effects, so that they are told
-// before the next command is run. guard is the Call.Guard that the caller holds.
-func (b *Batch) Tell(guard sync.Locker) {
-	if b.open && b.x.listener != nil && b.fx.Told(b.x.space) {
+// CommitIfObserved commits the batch if clients may get messages about its effects, so that they
+// are delivered before the next command is run. guard is the Call.Guard that the caller holds.
+func (b *Batch) CommitIfObserved(guard sync.Locker) {
+	if b.open && b.x.listener != nil && b.fx.Observed(b.x.space) {
 		b.guard = guard
 		b.commit()
 	}
 }
 
-// TellOf is Tell if the batch has changed one of the keys that a command names.
-func (b *Batch) TellOf(cmd *command.Command, args [][]byte, guard sync.Locker) {
+// CommitIfChanged is CommitIfObserved if the batch has changed one of the keys that a command names.
+func (b *Batch) CommitIfChanged(cmd *command.Command, args [][]byte, guard sync.Locker) {
 	if !b.open || len(b.fx.Touched) == 0 {
 		return
 	}
@@ -74,32 +74,32 @@ func (b *Batch) TellOf(cmd *command.Command, args [][]byte, guard sync.Locker) {
 		})
 	})
 	if changed {
-		b.Tell(guard)
+		b.CommitIfObserved(guard)
 	}
 }
 
 func (b *Batch) commit() {
 	var t engine.Ticket
-	err := b.regime.mayCommit()
+	err := b.store.mayCommit()
 	if err == nil && !b.rows.Empty() {
 		t, err = b.tx.Rows.View.Commit(&b.rows)
 	}
 	if err == nil {
-		b.regime.committed()
+		b.store.committed()
 	}
 	b.tx.Settle(err == nil)
 	switch {
-	case b.regime.conflicted(err):
+	case b.store.conflicted(err):
 		b.undoServed()
 	case err != nil:
 		if errors.Is(err, engine.ErrUnknownOutcome) {
-			b.tellDeferred(true)
+			b.callDeferred(true)
 		}
 		b.failReplies(fmt.Errorf("commit: %w", err))
 		b.commitUnknown(err)
 	default:
 		b.x.space.Publish(&b.fx)
-		b.tellDeferred(false)
+		b.callDeferred(false)
 		for _, w := range b.served {
 			w.leave()
 			if w.Serving != nil {
@@ -121,13 +121,13 @@ func (b *Batch) commit() {
 		b.unlock(t)
 	}
 	b.open = false
-	if len(b.served)+len(b.later) > 0 {
-		b.tellServed(b.ticket)
+	if len(b.served)+len(b.postponed) > 0 {
+		b.answerServed(b.ticket)
 	}
 	b.rows.Reset()
 	b.lease.Release()
 	b.fx.Reset()
-	b.told, b.tx.By = 0, 0
+	b.messageTicket, b.tx.By = 0, 0
 	clear(b.replies)
 	b.replies = b.replies[:0]
 	b.args, b.call = nil, nil // they may point into a large buffer
@@ -214,7 +214,7 @@ func (b *Batch) commitUnknown(err error) {
 	if len(f.Touched) > 0 {
 		b.x.watching.touched(b, f.Touched)
 	}
-	if b.x.listener != nil && f.Told(b.x.space) {
+	if b.x.listener != nil && f.Observed(b.x.space) {
 		b.x.listener(f, 0)
 	}
 }
@@ -240,7 +240,7 @@ func (b *Batch) effects(t engine.Ticket) {
 	if len(f.Touched) > 0 {
 		b.x.watching.touched(b, f.Touched)
 	}
-	if b.x.listener != nil && f.Told(b.x.space) {
-		b.x.listener(f, max(t, b.told))
+	if b.x.listener != nil && f.Observed(b.x.space) {
+		b.x.listener(f, max(t, b.messageTicket))
 	}
 }

@@ -67,7 +67,7 @@ type Executor struct {
 	log      *slog.Logger
 	volatile bool // the engine's commits are durable at once
 	remote   bool
-	store    store // for one process, or for several: see regime.go
+	store    store // for one process, or for several: see store.go
 
 	latches *latch.Table
 
@@ -150,30 +150,30 @@ func (x *Executor) Listening(c keyspace.Class) { x.listening.Store(uint32(c)) }
 
 // Batch is a run of commands that are committed together.
 type Batch struct {
-	x      *Executor
-	mode   Mode
-	latch  *latch.Holder
-	regime regime
+	x     *Executor
+	mode  Mode
+	latch *latch.Holder
+	store batchStore
 
-	open      bool
-	snapshots int // how many the call may still take, the present one included
-	rows      engine.Batch
-	fx        keyspace.Effects
-	tx        keyspace.Tx
-	ctxs      [maxNested]command.Ctx // of a call, and of its nested commands
-	nested    int
-	next      int           // index in the queue of EXEC
-	call      *Call         // the one under way
-	reads     engine.Ticket // of the commits that nested commands may have seen
-	inner     []uint32      // scratch: the stripes of a nested command's keys
-	keys      []uint32      // scratch: the stripes of one command's keys
-	ticket    engine.Ticket // of the newest commit that Commit has not returned yet
-	told      engine.Ticket // of the older commits that messages of this batch may tell of
-	replies   []replies
-	served    []*Waiter        // waiters that have their reply from this batch
-	copied    int              // bytes of replies to the served waiters that only read
-	serving   bool             // the call under way is a waiter's
-	later     []keyspace.Ready // keys whose waiters are left to a goroutine that can wait
+	open          bool
+	snapshots     int // how many the call may still take, the present one included
+	rows          engine.Batch
+	fx            keyspace.Effects
+	tx            keyspace.Tx
+	ctxs          [maxNested]command.Ctx // of a call, and of its nested commands
+	nested        int
+	next          int           // index in the queue of EXEC
+	call          *Call         // the one under way
+	reads         engine.Ticket // of the commits that nested commands may have seen
+	inner         []uint32      // scratch: the stripes of a nested command's keys
+	keys          []uint32      // scratch: the stripes of one command's keys
+	ticket        engine.Ticket // of the newest commit that Commit has not returned yet
+	messageTicket engine.Ticket // of the older commits that messages of this batch may tell of
+	replies       []replies
+	served        []*Waiter        // waiters that have their reply from this batch
+	copied        int              // bytes of replies to the served waiters that only read
+	serving       bool             // the call under way is a waiter's
+	postponed     []keyspace.Ready // keys whose waiters are left to a goroutine that can wait
 	// secondRowOf is the command that last ran without a latch and needed a second row:
 	// such reads of large collections mostly come in series.
 	secondRowOf *command.Command
@@ -204,7 +204,7 @@ func (x *Executor) NewBatch() *Batch { return x.newBatch(Loop) }
 
 func (x *Executor) newBatch(m Mode) *Batch {
 	b := &Batch{x: x, mode: m, latch: x.latches.NewHolder(m != Loop)}
-	b.regime = x.store.newRegime(b)
+	b.store = x.store.newBatch(b)
 	b.seed = x.seed.Add(0x9e3779b97f4a7c15)
 	b.tx.Space, b.tx.FX, b.tx.Rows.Batch = x.space, &b.fx, &b.rows
 	b.rows.GroupBy(keyspace.RowGroup)
@@ -228,7 +228,7 @@ func (b *Batch) begin() (bool, error) {
 	if !b.lock() {
 		return false, nil
 	}
-	view, err := b.regime.begin(engine.ViewOptions{NoWait: b.mode == Loop, Background: b.background})
+	view, err := b.store.begin(engine.ViewOptions{NoWait: b.mode == Loop, Background: b.background})
 	if err != nil {
 		return false, fmt.Errorf("begin: %w", err)
 	}
@@ -336,7 +336,7 @@ func (b *Batch) run(c *Call) keyspace.Detour {
 		case keyspace.Stale:
 			return 0 // the commit will conflict, and the batch is retried
 		case keyspace.NeedsLatch:
-			if !b.regime.secondRow(c) {
+			if !b.store.secondRow(c) {
 				return d
 			}
 		case keyspace.NeedsDisk:
@@ -372,13 +372,13 @@ func (b *Batch) attempt(c *Call, write bool) keyspace.Detour {
 	if err == nil {
 		err = b.exec(c)
 	}
-	b.regime.executed(c, mark, checks, err)
+	b.store.executed(c, mark, checks, err)
 	if failed := b.tx.Err(); failed != nil {
 		err = b.outOfMemory(failed)
 	}
 	d := b.detour(err)
 	if d == keyspace.Stale {
-		b.regime.stale()
+		b.store.stale()
 		b.tx.Rollback(mark)
 		c.Reply.Buf = c.Reply.Buf[:start]
 		return d
@@ -407,7 +407,7 @@ func (b *Batch) attempt(c *Call, write bool) keyspace.Detour {
 			return d
 		case waits:
 			if w != nil {
-				b.regime.park(w)
+				b.store.park(w)
 			}
 			c.Blocked = true
 			c.Wait, c.Own = 0, false
@@ -419,7 +419,7 @@ func (b *Batch) attempt(c *Call, write bool) keyspace.Detour {
 	}
 	b.used(c, write)
 	if len(b.fx.Messages) > messages {
-		b.told = max(b.told, c.Wait)
+		b.messageTicket = max(b.messageTicket, c.Wait)
 	}
 	b.note(c, start)
 	return 0
@@ -457,7 +457,7 @@ func (b *Batch) prepare(c *Call, write bool) keyspace.TxMark {
 	b.tx.Worker = b.mode != Loop && (write || b.mode == Snapshot || b.serving)
 	b.tx.Cold = c.Cold
 	b.tx.By, b.tx.Undying = c.By, c.Row != nil
-	b.regime.prepare(c, write)
+	b.store.prepare(c, write)
 	return mark
 }
 
@@ -540,7 +540,7 @@ func (b *Batch) latchKeys(c *Call) (ok, write bool) {
 			b.keys = b.keys[:0] // wrong arguments: the handler returns the error
 		}
 	}
-	if !b.regime.needsLatches(c, write) {
+	if !b.store.needsLatches(c, write) {
 		return true, write
 	}
 	if b.mode != Loop && len(b.latch.Held()) == 0 {
@@ -589,7 +589,7 @@ func (b *Batch) used(c *Call, write bool) {
 func (x *Executor) NewWaitingBatch() *Batch {
 	b := x.newBatch(Worker)
 	if x.eng.Capabilities().CheapRangeDelete {
-		b.tx.Aside = x.commitAside
+		b.tx.CommitAside = x.commitAside
 	}
 	b.lease = x.work.Lease()
 	b.tx.Lease, b.tx.Gone = &b.lease, b.gone

@@ -50,7 +50,7 @@ func (b *Batch) runGroup(calls []*Call, split func() bool) (done int, t engine.T
 			c.Reply.Buf = c.Reply.Buf[:min(c.Start, len(c.Reply.Buf))]
 		}
 	}
-	err := b.regime.retry(nil, func() (err error) {
+	err := b.store.retry(nil, func() (err error) {
 		takeBack()
 		if split() {
 			done, t = 0, 0
@@ -86,7 +86,7 @@ func (b *Batch) runAll(calls []*Call) (done int, err error) {
 	}
 	b.latch.Lock(b.keys)
 	b.fetchAhead(calls, nil)
-	for ; done < len(calls) && !b.regime.isStale(); done++ {
+	for ; done < len(calls) && !b.store.isStale(); done++ {
 		c := calls[done]
 		c.Start = len(c.Reply.Buf)
 		if b.Run(c) != 0 {
@@ -187,7 +187,7 @@ func (s *sharedStore) runMembers(group []*groupMember) {
 	done, t := 0, engine.Ticket(0)
 	if len(all) > 1 {
 		b := s.x.idle.Get().(*Batch)
-		r := b.regime.(*sharedRegime)
+		r := b.store.(*sharedBatch)
 		r.group, r.split = true, false
 		done, t = b.runGroup(all, func() bool { return r.split })
 		r.group = false

@@ -14,7 +14,7 @@ import (
 
 type localStore struct{ x *Executor }
 
-func (s localStore) newRegime(b *Batch) regime            { return &localRegime{b} }
+func (s localStore) newBatch(b *Batch) batchStore         { return &localBatch{b} }
 func (s localStore) followCatalog(context.Context)        {}
 func (s localStore) refreshCatalog(context.Context) error { return nil }
 
@@ -27,9 +27,9 @@ func (s localStore) runOnWorker(c *Call) engine.Ticket {
 // latched are the flags of commands that are never run without the latch of their key.
 const latched = command.Write | command.MayReplicate | command.Blocking
 
-type localRegime struct{ b *Batch }
+type localBatch struct{ b *Batch }
 
-func (r *localRegime) begin(o engine.ViewOptions) (engine.View, error) {
+func (r *localBatch) begin(o engine.ViewOptions) (engine.View, error) {
 	view, err := r.b.x.eng.Begin(o)
 	if err != nil {
 		r.b.unlock(0)
@@ -39,7 +39,7 @@ func (r *localRegime) begin(o engine.ViewOptions) (engine.View, error) {
 
 // needsLatches is false for a read of one key on an event loop. If the command lately needed
 // a second row, the latch is tried all the same.
-func (r *localRegime) needsLatches(c *Call, _ bool) bool {
+func (r *localBatch) needsLatches(c *Call, _ bool) bool {
 	b := r.b
 	if len(b.keys) > 1 || b.mode != Loop || c.Cmd.Flags&latched != 0 || c.Watch != nil || c.Queue != nil {
 		return len(b.keys) > 0
@@ -50,37 +50,37 @@ func (r *localRegime) needsLatches(c *Call, _ bool) bool {
 	return false
 }
 
-func (r *localRegime) prepare(_ *Call, write bool) {
+func (r *localBatch) prepare(_ *Call, write bool) {
 	b := r.b
 	b.tx.Latched = write || len(b.keys) != 1 || b.latch.Holds(b.keys[0])
 	b.tx.OneState = b.mode >= Snapshot
 }
 
-func (r *localRegime) secondRow(c *Call) bool {
+func (r *localBatch) secondRow(c *Call) bool {
 	r.b.secondRowOf = c.Cmd
 	return r.b.latch.Try(r.b.keys)
 }
 
-func (r *localRegime) nestedWithoutLatch() bool                    { return false }
-func (r *localRegime) toldReads() (told, late bool)                { return false, r.b.mode == Snapshot }
-func (r *localRegime) executed(*Call, keyspace.TxMark, int, error) {}
-func (r *localRegime) stale()                                      {}
-func (r *localRegime) isStale() bool                               { return false }
-func (r *localRegime) snapshotTaken() error                        { return nil }
-func (r *localRegime) mayCommit() error                            { return nil }
-func (r *localRegime) committed()                                  {}
-func (r *localRegime) conflicted(error) bool                       { return false }
-func (r *localRegime) retry(_ *wire.Writer, f func() error) error  { return f() }
-func (r *localRegime) version(dbKey) uint64                        { return 0 }
+func (r *localBatch) nestedWithoutLatch() bool                    { return false }
+func (r *localBatch) readsAnnounced() (already, late bool)        { return false, r.b.mode == Snapshot }
+func (r *localBatch) executed(*Call, keyspace.TxMark, int, error) {}
+func (r *localBatch) stale()                                      {}
+func (r *localBatch) isStale() bool                               { return false }
+func (r *localBatch) snapshotTaken() error                        { return nil }
+func (r *localBatch) mayCommit() error                            { return nil }
+func (r *localBatch) committed()                                  {}
+func (r *localBatch) conflicted(error) bool                       { return false }
+func (r *localBatch) retry(_ *wire.Writer, f func() error) error  { return f() }
+func (r *localBatch) version(dbKey) uint64                        { return 0 }
 
 // park queues the waiter at once: the latches of its keys are held.
-func (r *localRegime) park(w *Waiter) { r.b.x.enqueue(w) }
+func (r *localBatch) park(w *Waiter) { r.b.x.enqueue(w) }
 
 // claim skips a waiter that ends, or that another batch runs: that batch sees this key
 // too, or finds its latch taken and leaves the key to a goroutine that can wait.
-func (r *localRegime) claim(w *Waiter) (serveResult, bool) { return goOn, w.mu.TryLock() }
+func (r *localBatch) claim(w *Waiter) (serveResult, bool) { return goOn, w.mu.TryLock() }
 
 // served removes the waiter at once: the batch is never retried.
-func (r *localRegime) served(w *Waiter) { w.leaveLocked() }
+func (r *localBatch) served(w *Waiter) { w.leaveLocked() }
 
-func (r *localRegime) woke() {}
+func (r *localBatch) woke() {}

@@ -75,7 +75,7 @@ func (b *Batch) nest(cmd *command.Command, args [][]byte, w *wire.Writer) (err e
 		return t.Err()
 	}
 	if b.call.Reads != nil && cmd.Flags&command.ReadOnly != 0 {
-		if told, late := b.regime.toldReads(); !told {
+		if already, late := b.store.readsAnnounced(); !already {
 			b.call.Reads(cmd, args, late)
 		}
 	}
@@ -154,7 +154,7 @@ func (b *Batch) latchNested(cmd *command.Command, args [][]byte) (some, ok bool)
 	} else if b.args = args; !cmd.EachKey(args, b.eachInner) {
 		b.inner = b.inner[:0] // wrong arguments: the handler returns the error
 	}
-	if !b.latch.Try(b.inner) && !b.regime.nestedWithoutLatch() {
+	if !b.latch.Try(b.inner) && !b.store.nestedWithoutLatch() {
 		return true, false
 	}
 	for _, i := range b.inner {

@@ -40,7 +40,7 @@ func (b *Batch) rehearse(list []*Call) {
 	b.tx.Rows.View, b.read, b.grouped = v, true, true
 	defer func() { b.tx.Rows.View, b.grouped = v.View, grouped }()
 	for range maxRehearsals {
-		list = slices.DeleteFunc(list, func(c *Call) bool { return !b.misses(c, v) })
+		list = slices.DeleteFunc(list, func(c *Call) bool { return !b.rehearseCall(c, v) })
 		if v.wanted.Len() < 2 {
 			return // a single row is fetched by the call that reads it
 		}
@@ -48,9 +48,9 @@ func (b *Batch) rehearse(list []*Call) {
 	}
 }
 
-// misses runs a call and rolls it back. It reports whether the call missed a row that the
+// rehearseCall runs a call and rolls it back. It reports whether the call missed a row that the
 // next fetch brings.
-func (b *Batch) misses(c *Call, v *rehearsal) bool {
+func (b *Batch) rehearseCall(c *Call, v *rehearsal) bool {
 	reply := c.Reply
 	c.Reply, v.missed = &wire.Writer{Proto: reply.Proto}, false
 	mark, checks := b.prepare(c, c.writes()), b.rows.CheckMark()

@@ -34,7 +34,7 @@ func (x *Executor) DoExclusively(f func(*keyspace.Tx)) (t engine.Ticket, err err
 	defer x.idle.Put(b)
 	b.mode = Exclusive
 	defer func() { b.mode = Worker }()
-	again := b.regime.retry(nil, func() error {
+	again := b.store.retry(nil, func() error {
 		if t, err = b.transact(func(b *Batch) { f(&b.tx) }); errors.Is(err, engine.ErrConflict) || errors.Is(err, keyspace.Stale) {
 			return nil // retry sees it
 		}
@@ -62,9 +62,9 @@ func (b *Batch) transact(f func(*Batch)) (engine.Ticket, error) {
 	f(b)
 	b.tx.Unrefused = false
 	failed := b.tx.Err()
-	b.regime.executed(nil, mark, checks, failed)
+	b.store.executed(nil, mark, checks, failed)
 	if b.detour(failed) == keyspace.Stale {
-		b.regime.stale()
+		b.store.stale()
 	}
 	if failed != nil {
 		b.tx.Rollback(mark)
@@ -87,8 +87,8 @@ func (x *Executor) Exclusively(f func()) {
 // with latches held, and must not wait.
 func (x *Executor) OnDeferred(f func(fx *keyspace.Effects, unknown bool)) { x.onDeferred = f }
 
-// tellDeferred calls onDeferred for a batch that was committed, or whose outcome is unknown.
-func (b *Batch) tellDeferred(unknown bool) {
+// callDeferred calls onDeferred for a batch that was committed, or whose outcome is unknown.
+func (b *Batch) callDeferred(unknown bool) {
 	if b.x.onDeferred != nil && b.fx.Deferred() {
 		b.x.onDeferred(&b.fx, unknown)
 	}

@@ -34,7 +34,7 @@ type sharedStore struct {
 	retryFor time.Duration
 	renewing singleflight.Group // of the catalog
 	// secondRows is, by command, how many of its next calls are not tried as point reads:
-	// see sharedRegime.pointRead.
+	// see sharedBatch.pointRead.
 	secondRows []atomic.Int32
 	groups     groups
 }
@@ -49,7 +49,7 @@ func newSharedStore(x *Executor, eng engine.Shared, retryFor time.Duration) *sha
 	return s
 }
 
-func (s *sharedStore) newRegime(b *Batch) regime { return &sharedRegime{b: b, s: s} }
+func (s *sharedStore) newBatch(b *Batch) batchStore { return &sharedBatch{b: b, s: s} }
 
 // runOnWorker runs a call in a group with others that write the same key if it is
 // groupable, else as a transaction of its own.
@@ -64,7 +64,7 @@ func (s *sharedStore) runOnWorker(c *Call) engine.Ticket {
 func (s *sharedStore) runSingle(c *Call) (t engine.Ticket) {
 	b := s.x.idle.Get().(*Batch)
 	defer s.x.idle.Put(b)
-	r := b.regime.(*sharedRegime)
+	r := b.store.(*sharedBatch)
 	end := c.waitsOnce()
 	err := r.retry(c.Reply, func() error {
 		r.announce(c)
@@ -88,8 +88,8 @@ func (s *sharedStore) runSingle(c *Call) (t engine.Ticket) {
 // errContended is the reply to a command that has been retried for too long.
 var errContended = command.Error("TRYAGAIN the command conflicts with others on the same keys; nothing was written, try again later")
 
-// sharedRegime is the regime of a batch on a shared store.
-type sharedRegime struct {
+// sharedBatch is the batchStore of a batch on a shared store.
+type sharedBatch struct {
 	b    *Batch
 	s    *sharedStore
 	view engine.SharedView
@@ -104,7 +104,7 @@ type sharedRegime struct {
 	parked    []*Waiter // waiters to be queued once the batch is committed
 }
 
-func (r *sharedRegime) begin(o engine.ViewOptions) (engine.View, error) {
+func (r *sharedBatch) begin(o engine.ViewOptions) (engine.View, error) {
 	if err := r.renewLease(); err != nil {
 		return nil, err
 	}
@@ -120,18 +120,18 @@ func (r *sharedRegime) begin(o engine.ViewOptions) (engine.View, error) {
 }
 
 // needsLatches is false for calls that only read: a view shows one state.
-func (r *sharedRegime) needsLatches(c *Call, write bool) bool {
+func (r *sharedBatch) needsLatches(c *Call, write bool) bool {
 	return len(r.b.keys) > 0 && (write || c.Watch != nil || c.Cmd.Flags&command.Blocking != 0)
 }
 
-func (r *sharedRegime) prepare(c *Call, write bool) {
+func (r *sharedBatch) prepare(c *Call, write bool) {
 	r.b.tx.OneState = r.b.mode >= Snapshot || !write
 	r.b.tx.Latched = !r.pointRead(c, write)
 }
 
 // pointRead reports whether a call probably reads a single row, and then opens a view of a
 // point read. A call that turns out to need more is run again.
-func (r *sharedRegime) pointRead(c *Call, write bool) bool {
+func (r *sharedBatch) pointRead(c *Call, write bool) bool {
 	b := r.b
 	if write || len(b.keys) != 1 || c.Queue != nil || c.Watch != nil || c.Watching != nil || b.grouped || b.read || b.mode >= Snapshot || r.lease.Pending ||
 		c.Cmd.Flags&command.Blocking != 0 || c.Cmd.Group == command.Scripting || r.s.needsSecondRow(c.Cmd) {
@@ -157,18 +157,18 @@ func (s *sharedStore) needsSecondRow(cmd *command.Command) bool {
 }
 
 // secondRow commits the batch, so that the call is run again on a view of one moment.
-func (r *sharedRegime) secondRow(c *Call) bool {
+func (r *sharedBatch) secondRow(c *Call) bool {
 	r.s.secondRows[c.Cmd.ID%maxCommands].Store(secondRowCalls)
 	r.b.commit()
 	return true
 }
 
 // nestedWithoutLatch is true: the commit detects a conflict.
-func (r *sharedRegime) nestedWithoutLatch() bool { return true }
+func (r *sharedBatch) nestedWithoutLatch() bool { return true }
 
 // announce calls Call.Reads for the reads of a transaction before the view's moment, unless
 // a queued command of the connection may change whether reads are tracked.
-func (r *sharedRegime) announce(c *Call) {
+func (r *sharedBatch) announce(c *Call) {
 	r.announced = !slices.ContainsFunc(c.Queue, func(q command.Queued) bool { return q.Cmd.Run == nil })
 	if !r.announced {
 		return
@@ -180,19 +180,19 @@ func (r *sharedRegime) announce(c *Call) {
 	}
 }
 
-// toldReads: the reads of EXEC's own commands were announced. For others late is true once
+// readsAnnounced: the reads of EXEC's own commands were announced. For others late is true once
 // the moment of the view is fixed.
-func (r *sharedRegime) toldReads() (told, late bool) {
+func (r *sharedBatch) readsAnnounced() (already, late bool) {
 	b := r.b
 	return r.announced && b.nested == 0 && b.call.Queue != nil, b.mode == Snapshot || b.read || b.tx.Reads() > 0
 }
 
 // executed ends an execution: Tx.Guard puts the meta rows of changed values; a failed
 // execution leaves the read set of the commit.
-func (r *sharedRegime) executed(c *Call, m keyspace.TxMark, checks int, err error) {
+func (r *sharedBatch) executed(c *Call, m keyspace.TxMark, checks int, err error) {
 	b := r.b
 	if c != nil && c.Watching != nil && err == nil {
-		b.saw(c)
+		b.markSeen(c)
 	}
 	if b.tx.Reads() > 0 {
 		b.read = true
@@ -204,17 +204,17 @@ func (r *sharedRegime) executed(c *Call, m keyspace.TxMark, checks int, err erro
 	}
 }
 
-func (r *sharedRegime) stale()        { r.outdated = true }
-func (r *sharedRegime) isStale() bool { return r.outdated }
+func (r *sharedBatch) stale()        { r.outdated = true }
+func (r *sharedBatch) isStale() bool { return r.outdated }
 
 // committed waits until a change of the catalog in the batch is in effect.
-func (r *sharedRegime) committed() {
+func (r *sharedBatch) committed() {
 	if err := r.s.catalog.Await(&r.b.fx, time.Sleep); err != nil {
 		r.b.x.log.Error("a change of databases or functions is stored, and in effect as soon as the store can be reached again", "err", err)
 	}
 }
 
-func (r *sharedRegime) conflicted(err error) bool {
+func (r *sharedBatch) conflicted(err error) bool {
 	switch {
 	case err == nil:
 		r.again = false
@@ -232,7 +232,7 @@ func (r *sharedRegime) conflicted(err error) bool {
 	return r.again
 }
 
-func (r *sharedRegime) retry(w *wire.Writer, f func() error) error {
+func (r *sharedBatch) retry(w *wire.Writer, f func() error) error {
 	start := 0
 	if w != nil {
 		start = len(w.Buf)
@@ -263,7 +263,7 @@ const (
 	lastPause  = 64 * time.Millisecond
 )
 
-func (r *sharedRegime) version(p dbKey) uint64 {
+func (r *sharedBatch) version(p dbKey) uint64 {
 	b := r.b
 	row := b.x.space.AppendRowKey(nil, p.db, []byte(p.key))
 	b.rows.Check(row)

@@ -16,7 +16,7 @@ import (
 // renewLease ensures that the catalog was read lately. The keyspace latch is held at the
 // call, and released if renewLease fails. During the read it is released too, or a store
 // out of reach would make all batches wait for each other.
-func (r *sharedRegime) renewLease() error {
+func (r *sharedBatch) renewLease() error {
 	if !r.s.catalog.Lease().Aged() {
 		return nil
 	}
@@ -40,7 +40,7 @@ func (s *sharedStore) renewCatalog() error {
 }
 
 // mayCommit checks that the lease of the catalog covers the moment at which the batch read.
-func (r *sharedRegime) mayCommit() error {
+func (r *sharedBatch) mayCommit() error {
 	b := r.b
 	if r.outdated {
 		return engine.ErrConflict
@@ -74,7 +74,7 @@ func (r *sharedRegime) mayCommit() error {
 func (s *sharedStore) catalogUntil() engine.Stamp { return s.catalog.Lease().Until() }
 
 // snapshotTaken checks that the lease of the catalog covers the moment of a snapshot.
-func (r *sharedRegime) snapshotTaken() error {
+func (r *sharedBatch) snapshotTaken() error {
 	at, err := r.s.eng.Stamp() // not before the snapshot's
 	if err == nil && !r.s.catalog.Lease().Holds(at) {
 		r.outdated, err = true, engine.ErrConflict

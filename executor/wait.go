@@ -45,7 +45,7 @@ type Waiter struct {
 	nodes    []*list.Element
 
 	// Serving, if set, is called when the batch that served the waiter is committed, before
-	// its effects are told and before done. Locks are held: Serving must not wait.
+	// the listener gets the effects and before done. Locks are held: Serving must not wait.
 	Serving func()
 
 	// Ticket and Failed are set when the waiter is over: what the reply waits for, and

@@ -35,16 +35,16 @@ func (b *Batch) wakeSome(most int) {
 			b.wakeKey(r, most)
 		}
 	}
-	b.regime.woke()
+	b.store.woke()
 	b.fx.Ready = b.fx.Ready[:0]
 }
 
 // wakePage is how many waiters are listed at first: there are mostly fewer elements.
 const wakePage = 16
 
-// wakeMost is how many waiters a goroutine serves in one commit: each may have to read
+// maxServed is how many waiters a goroutine serves in one commit: each may have to read
 // rows, and a transaction of a shared store must not take long.
-const wakeMost = 128
+const maxServed = 128
 
 // servedWork is how many bytes of a portion a served waiter that only reads counts for
 // besides its reply: thousands may wait for one message, and must not delay the writer.
@@ -65,7 +65,7 @@ func (b *Batch) wakeKey(r keyspace.Ready, most int) {
 		return b.serve(w, r)
 	})
 	if postponed || what == elsewhere {
-		b.later = append(b.later, r)
+		b.postponed = append(b.postponed, r)
 	}
 }
 
@@ -97,7 +97,7 @@ func (x *Executor) eachWaiter(r keyspace.Ready, serve func(*Waiter) serveResult)
 // take notes that the batch has served the waiter. w.mu is held.
 func (b *Batch) take(w *Waiter) {
 	w.taken = true
-	b.regime.served(w)
+	b.store.served(w)
 	b.served = append(b.served, w)
 }
 
@@ -112,7 +112,7 @@ const (
 
 // serve runs a waiter's call inside the batch.
 func (b *Batch) serve(w *Waiter, r keyspace.Ready) serveResult {
-	if what, ok := b.regime.claim(w); !ok {
+	if what, ok := b.store.claim(w); !ok {
 		return what
 	}
 	defer w.mu.Unlock()
@@ -163,9 +163,9 @@ func (b *Batch) serve(w *Waiter, r keyspace.Ready) serveResult {
 	return goOn
 }
 
-// tellServed hands out the replies of served waiters once the batch is committed; the
+// answerServed hands out the replies of served waiters once the batch is committed; the
 // reply of a call that wrote waits for the ticket t.
-func (b *Batch) tellServed(t engine.Ticket) {
+func (b *Batch) answerServed(t engine.Ticket) {
 	for _, w := range b.served {
 		w.Ticket, w.Failed = w.call.ready(t), w.call.Failed
 		w.charge()
@@ -173,10 +173,10 @@ func (b *Batch) tellServed(t engine.Ticket) {
 	}
 	clear(b.served)
 	b.served, b.copied = b.served[:0], 0
-	for _, r := range b.later {
+	for _, r := range b.postponed {
 		b.x.wakeAt(dbKey{r.DB, string(r.Key)})
 	}
-	b.later = b.later[:0]
+	b.postponed = b.postponed[:0]
 }
 
 // undoServed makes the waiters that the batch has served wait again: the batch is retried.
@@ -193,7 +193,7 @@ func (b *Batch) undoServed() {
 		}
 	}
 	clear(b.served)
-	b.served, b.later, b.copied = b.served[:0], b.later[:0], 0
+	b.served, b.postponed, b.copied = b.served[:0], b.postponed[:0], 0
 }
 
 // wakeLater serves the waiters of a key, on a goroutine that can wait. Calls that only read
@@ -222,13 +222,13 @@ func (x *Executor) wakeLater(r keyspace.Ready) {
 	}
 }
 
-// laterBytes is how many bytes of replies serveSharing makes at once.
-const laterBytes = 256 << 10
+// sharingBytes is how many bytes of replies serveSharing makes at once.
+const sharingBytes = 256 << 10
 
 // serveSharing serves some waiters of a key that only read, in one commit. It reports
 // whether there may be more.
 func (b *Batch) serveSharing(r keyspace.Ready) (more bool, err error) {
-	err = b.regime.retry(nil, func() error {
+	err = b.store.retry(nil, func() error {
 		more = false
 		if _, err := b.begin(); err != nil {
 			return err
@@ -237,14 +237,14 @@ func (b *Batch) serveSharing(r keyspace.Ready) (more bool, err error) {
 			switch {
 			case w.takes():
 				return goOn
-			case len(b.served) >= wakeMost || b.copied >= laterBytes:
+			case len(b.served) >= maxServed || b.copied >= sharingBytes:
 				more = true
 				return elsewhere
 			}
 			return b.serve(w, r)
 		})
 		if what == goOn {
-			b.wakeSome(wakeMost)
+			b.wakeSome(maxServed)
 		}
 		b.Commit()
 		return nil
@@ -254,12 +254,12 @@ func (b *Batch) serveSharing(r keyspace.Ready) (more bool, err error) {
 
 // serveLater serves a waiter in a commit of its own, if there is something for it.
 func (b *Batch) serveLater(w *Waiter, r keyspace.Ready) (what serveResult, err error) {
-	err = b.regime.retry(nil, func() error {
+	err = b.store.retry(nil, func() error {
 		if _, err := b.begin(); err != nil {
 			return err
 		}
 		if what = b.serve(w, r); what == goOn {
-			b.wakeSome(wakeMost)
+			b.wakeSome(maxServed)
 		}
 		b.Commit()
 		return nil

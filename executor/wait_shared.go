@@ -44,7 +44,7 @@ func (c *Call) waitsOnce() (end func(engine.Ticket)) {
 
 // park notes a call that found nothing, to wait when the batch is committed. Until then the
 // waiter counts as taken, so that End cannot answer before the batch has committed.
-func (r *sharedRegime) park(w *Waiter) {
+func (r *sharedBatch) park(w *Waiter) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.taken = true
@@ -53,7 +53,7 @@ func (r *sharedRegime) park(w *Waiter) {
 
 // enqueueParked queues the parked calls, and then has their keys checked once more: a
 // writer may have made a key ready after the call read, and before the call was queued.
-func (r *sharedRegime) enqueueParked() {
+func (r *sharedBatch) enqueueParked() {
 	x := r.b.x
 	for i, w := range r.parked {
 		r.parked[i] = nil
@@ -76,7 +76,7 @@ func (r *sharedRegime) enqueueParked() {
 // claim waits for a waiter that another batch runs, if no latch is held: that batch may see
 // a state in which the key was not ready. With latches held claim leaves the key to a
 // goroutine that can wait, so that no later waiter is served before this one.
-func (r *sharedRegime) claim(w *Waiter) (serveResult, bool) {
+func (r *sharedBatch) claim(w *Waiter) (serveResult, bool) {
 	if len(r.b.latch.Held()) == 0 {
 		w.mu.Lock()
 		return goOn, true
@@ -85,10 +85,10 @@ func (r *sharedRegime) claim(w *Waiter) (serveResult, bool) {
 }
 
 // served leaves the waiter in its queues until the commit: a conflict would undo the batch.
-func (r *sharedRegime) served(*Waiter) {}
+func (r *sharedBatch) served(*Waiter) {}
 
 // woke notes the keys for other processes, whose clients may wait there.
-func (r *sharedRegime) woke() {
+func (r *sharedBatch) woke() {
 	f := &r.b.fx
 	f.Woken = append(f.Woken, f.Ready...)
 }
@@ -97,7 +97,7 @@ func (r *sharedRegime) woke() {
 // has waiters already. To begin to wait a call needs no latch on a shared store (see
 // enqueueParked), so many calls that come at once wait neither for each other nor for a
 // writer. It reports false, with no trace left, when the call must be run as any other.
-func (r *sharedRegime) waitsWithOthers(c *Call) bool {
+func (r *sharedBatch) waitsWithOthers(c *Call) bool {
 	b := r.b
 	if c.Cmd.Flags&command.Blocking == 0 || c.OnBlock == nil || c.Queue != nil || len(c.Args) < 2 {
 		return false

@@ -100,7 +100,7 @@ func (b *Batch) watch(c *Call) {
 	for _, key := range c.Args[1:] {
 		if p := (dbKey{c.DB, string(key)}); !w.has(p) {
 			death, exists := b.tx.Death(key)
-			list = append(list, &watched{owner: w, at: p, exists: exists, death: death, version: b.regime.version(p)})
+			list = append(list, &watched{owner: w, at: p, exists: exists, death: death, version: b.store.version(p)})
 		}
 	}
 	if b.tx.Err() != nil || w.over {
@@ -133,17 +133,17 @@ func (b *Batch) watchChanged() bool {
 		if k.death != 0 && k.death <= b.tx.Now {
 			return true
 		}
-		if v := b.regime.version(k.at); v != k.version && (k.exists || v != 0) {
+		if v := b.store.version(k.at); v != k.version && (k.exists || v != 0) {
 			return true
 		}
 	}
 	return false
 }
 
-// saw marks a watch dirty if a command between WATCH and EXEC has seen a key that was missing
+// markSeen marks a watch dirty if a command between WATCH and EXEC has seen a key that was missing
 // at WATCH. If another process creates and deletes such a key, its version shows no change;
 // a client that has seen the key meanwhile must not commit on that.
-func (b *Batch) saw(c *Call) {
+func (b *Batch) markSeen(c *Call) {
 	w := c.Watching
 	w.mu.Lock()
 	defer w.mu.Unlock()

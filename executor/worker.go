@@ -68,7 +68,7 @@ func (b *Batch) runSnapshot(c *Call) (seen engine.Ticket, d keyspace.Detour) {
 	}
 	snap, err := b.x.eng.Snapshot()
 	if err == nil {
-		if err = b.regime.snapshotTaken(); err != nil {
+		if err = b.store.snapshotTaken(); err != nil {
 			err = errors.Join(err, snap.Close())
 		}
 	}

@@ -35,8 +35,8 @@ import (
 const (
 	defaultBeat  = time.Second
 	defaultLease = 4 * time.Second
-	// buried is after how many leases the row of a dead member is deleted.
-	buried = 10
+	// deadLeases is after how many leases the row of a dead member is deleted.
+	deadLeases = 10
 	// forgetEvery is how often the leader lets the store drop old states, and remember
 	// how much history it always keeps.
 	forgetEvery = time.Minute
@@ -133,7 +133,7 @@ func (f *Fleet) join(ctx context.Context) (err error) {
 	if f.secret, err = readSecret(ctx, f.o.Engine); err != nil {
 		return err
 	}
-	if err := f.succeed(ctx); err != nil {
+	if err := f.replacePredecessor(ctx); err != nil {
 		return err
 	}
 	if err := f.beat(ctx); err != nil {
@@ -145,7 +145,7 @@ func (f *Fleet) join(ctx context.Context) (err error) {
 	return nil
 }
 
-// run takes a turn every beat, and whenever Look asks for one, until Leave.
+// run takes a turn every beat, and whenever Refresh requests one, until Leave.
 func (f *Fleet) run() {
 	defer close(f.ended)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -209,12 +209,12 @@ func (f *Fleet) Announce(change func(*Member)) {
 	f.mu.Lock()
 	f.changes = append(f.changes, change)
 	f.mu.Unlock()
-	f.Look()
+	f.Refresh()
 }
 
-// Look requests that the row of this process is written and the others are read now. It
+// Refresh requests that the row of this process is written and the others are read now. It
 // does not wait for that.
-func (f *Fleet) Look() {
+func (f *Fleet) Refresh() {
 	select {
 	case f.changed <- struct{}{}:
 	default:

@@ -25,11 +25,11 @@ type keeper struct {
 type peer struct {
 	silent bool // its row has not changed for a lease
 	Member
-	row     []byte
-	changed time.Duration // when its row was first read with this content
-	dead    bool
-	refused bool // its address refused, and its row has not changed since
-	wronged bool // its row has changed after that, and it was not reached since
+	row            []byte
+	changed        time.Duration // when its row was first read with this content
+	dead           bool
+	refused        bool // its address refused, and its row has not changed since
+	refutedRefusal bool // its row has changed after that, and it was not reached since
 }
 
 func newKeeper(f *Fleet) keeper {
@@ -48,7 +48,7 @@ func (f *Fleet) turn(ctx context.Context) {
 		f.forgot = f.now()
 		return
 	}
-	f.note("delete the rows of dead front ends", f.bury(ctx))
+	f.note("delete the rows of dead front ends", f.deleteDead(ctx))
 	if f.now()-f.forgot >= forgetEvery {
 		f.forgot = f.now()
 		f.note("let the store forget old states", f.forget())
@@ -217,12 +217,12 @@ func (f *Fleet) tell(old, new *Division) {
 	}
 }
 
-// bury deletes the rows of members that have been dead for long, unless a row has
+// deleteDead deletes the rows of members that have been dead for long, unless a row has
 // changed.
-func (f *Fleet) bury(ctx context.Context) error {
+func (f *Fleet) deleteDead(ctx context.Context) error {
 	var failed error
 	for id, p := range f.peers {
-		if f.looked-p.changed < buried*f.o.Lease {
+		if f.looked-p.changed < deadLeases*f.o.Lease {
 			continue
 		}
 		key := keyspace.MemberRow(id)

@@ -15,7 +15,7 @@ import (
 // are ignored until Reached: this process may be unable to reach the address.
 func (f *Fleet) Refused(id ID) {
 	f.report(id, true)
-	f.Look()
+	f.Refresh()
 }
 
 // Reached reports that a member has answered at its address.
@@ -52,15 +52,15 @@ func (p *peer) heed(reports map[ID]bool) {
 	switch refused, ok := reports[p.ID]; {
 	case !ok:
 	case !refused:
-		p.refused, p.wronged = false, false
-	case !p.wronged:
+		p.refused, p.refutedRefusal = false, false
+	case !p.refutedRefusal:
 		p.refused = true
 	}
 }
 
 // livesOn notes that a refused member has written its row.
 func (f *Fleet) livesOn(p *peer) {
-	p.refused, p.wronged = false, true
+	p.refused, p.refutedRefusal = false, true
 	if p.sameAddress(f.self) {
 		f.log.Error("two front ends announce the same address: clients and the others reach one of them only; give each its own (cluster-announce-ip, cluster-announce-bus-port)",
 			"addr", p.Bus(), "id", f.self.ID.String(), "other", p.ID.String())
@@ -74,13 +74,13 @@ func (m Member) sameAddress(o Member) bool {
 	return m.BusPort != 0 && m.BusPort == o.BusPort && m.Host == o.Host
 }
 
-// succeed looks for rows of members with this process's address. A row that is not written
+// replacePredecessor looks for rows of members with this process's address. A row that is not written
 // any more is most likely that of this process's killed predecessor: its lease is not
-// waited for. If the row is written, two processes announce the address, and succeed
+// waited for. If the row is written, two processes announce the address, and replacePredecessor
 // returns an error, since this process came later.
 //
 // A row counts as not written when it is older than one and a half beats.
-func (f *Fleet) succeed(ctx context.Context) error {
+func (f *Fleet) replacePredecessor(ctx context.Context) error {
 	seen := make(map[ID]*peer)
 	for {
 		rows, err := readMembers(f.o.Engine)

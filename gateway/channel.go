@@ -144,7 +144,7 @@ func (g *Gateway) fetch(w http.ResponseWriter, r *http.Request, q *request) *res
 	// net/http's deadline is for requests that do not wait.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(timeout + g.o.WriteTime)) // HTTP/1.1 without parking, and h2
 	h.start(count, timeout, "")
-	out := g.hold(w, r, h)
+	out := g.waitOrPark(w, r, h)
 	if out == nil {
 		return nil
 	}
@@ -157,7 +157,7 @@ func pollOutcome(h *held, b store.Batch, err error) ([]byte, bool) {
 	res := h.g.fetched(&h.request, b, err)
 	h.g.Figures.polled(h)
 	h.g.finished(&h.request, res.status, h.began)
-	return h.byHand(res), true
+	return h.rawResponse(res), true
 }
 
 // fetchParameters reads how long a fetch may wait, and how many messages it may return.

@@ -164,9 +164,9 @@ func (h *held) end() {
 	h.answerLocked(ready{})
 }
 
-// hold waits for the fetch that a request has started. It returns the outcome, or nil if the
+// waitOrPark waits for the fetch that a request has started. It returns the outcome, or nil if the
 // connection was parked: respond then writes the response when the outcome comes.
-func (g *Gateway) hold(w http.ResponseWriter, r *http.Request, h *held) (out *ready) {
+func (g *Gateway) waitOrPark(w http.ResponseWriter, r *http.Request, h *held) (out *ready) {
 	if canPark && r.ProtoMajor == 1 {
 		h.mu.Lock()
 		if h.ready != nil {
@@ -232,11 +232,11 @@ func (g *Gateway) park(w http.ResponseWriter, h *held) bool {
 		h.close = true
 	}
 	h.conn = conn
-	if h.begun != nil && !g.write(conn, h.begun) {
+	if h.head != nil && !g.write(conn, h.head) {
 		h.closeLocked()
 		return true
 	}
-	h.begun = nil
+	h.head = nil
 	g.mu.Lock()
 	g.held[h] = struct{}{}
 	g.mu.Unlock()
@@ -302,8 +302,8 @@ func (g *Gateway) idle(c net.Conn) {
 	}
 }
 
-// byHand returns the bytes of a whole response, for a connection that net/http does not own.
-func (h *held) byHand(res *response) []byte {
+// rawResponse returns the bytes of a whole response, for a connection that net/http does not own.
+func (h *held) rawResponse(res *response) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "HTTP/1.1 %d %s\r\n", res.status, http.StatusText(res.status))
 	header := make(http.Header)

@@ -20,7 +20,7 @@ type request struct {
 	origin   string // the value of Access-Control-Allow-Origin; "": none
 	varies   bool   // the response depends on the Origin header
 	close    bool   // the connection is closed after the response
-	begun    []byte // the head of a stream, sent before it waits
+	head     []byte // the head of a stream, sent before it waits
 }
 
 // endpoint is a path with a method.

@@ -46,7 +46,7 @@ func (g *Gateway) stream(w http.ResponseWriter, r *http.Request, q *request) *re
 	q.close = true
 	h := &held{g: g, request: *q, began: s.began, outcome: s.outcome, again: s.again, signal: make(chan struct{})}
 	g.Figures.Streams.Add(1)
-	h.begun = h.streamHead()
+	h.head = h.streamHead()
 	if canPark && r.ProtoMajor == 1 {
 		h.mu.Lock()
 		parked := g.park(w, h)

@@ -138,14 +138,14 @@ func (i *Import) execute(name string, args [][]byte, at int64) error {
 	case "flushall":
 		for db, ks := range i.numbers {
 			if ks != 0 {
-				if err := i.renew(db); err != nil {
+				if err := i.newKeyspace(db); err != nil {
 					return err
 				}
 			}
 		}
 		return nil
 	case "flushdb":
-		return i.renew(i.tx.DB)
+		return i.newKeyspace(i.tx.DB)
 	case "swapdb":
 		return i.swap(args)
 	case "function":

@@ -45,7 +45,7 @@ func (i *Import) RDB(in io.Reader, base bool) (rest io.Reader, end int64, err er
 		case rdb.Library:
 			err = i.library(string(item.Text), false)
 		case rdb.Aux:
-			i.about(string(item.Name), string(item.Text))
+			i.auxField(string(item.Name), string(item.Text))
 		case rdb.ModuleAux:
 			err = i.unknown(fmt.Errorf("it has data of the module %q", item.Name), item.Offset)
 		}
@@ -59,8 +59,8 @@ func (i *Import) RDB(in io.Reader, base bool) (rest io.Reader, end int64, err er
 	}
 }
 
-// about reads an auxiliary field of a file.
-func (i *Import) about(name, text string) {
+// auxField reads an auxiliary field of a file.
+func (i *Import) auxField(name, text string) {
 	switch name {
 	case "ctime":
 		if s, err := strconv.ParseInt(text, 10, 44); err == nil && s > 0 {

@@ -142,7 +142,7 @@ func sound(t testing.TB, eng engine.Engine) {
 	keyspace.Check(snap, counters, check.Examine, func(kind, place, what string) { t.Errorf("%s: %s: %s", kind, place, what) }, nil)
 	if eng.Capabilities().CheapRangeDelete {
 		garbage := 0
-		must(t, keyspace.Litter(snap, func([]byte, [][2][]byte) error { garbage++; return nil }))
+		must(t, keyspace.EachGarbage(snap, func([]byte, [][2][]byte) error { garbage++; return nil }))
 		if garbage > 0 {
 			t.Errorf("%d values are garbage", garbage)
 		}

@@ -154,7 +154,7 @@ func (i *Import) prepare() {
 		Writable: true, Latched: true, Worker: true, OneState: true, Unrefused: true,
 	}
 	if i.eng.Capabilities().CheapRangeDelete {
-		i.tx.Aside = i.aside
+		i.tx.CommitAside = i.commitPortion
 	}
 	i.call = command.Ctx{
 		Tx: &i.tx, Reply: &i.reply, Limits: &i.limit, Usage: unused{}, NoBlock: true,
@@ -277,8 +277,8 @@ func (i *Import) commit() error {
 	return nil
 }
 
-// aside commits a portion of a large value.
-func (i *Import) aside(b *engine.Batch) error { return i.put(b, nil) }
+// commitPortion commits a portion of a large value.
+func (i *Import) commitPortion(b *engine.Batch) error { return i.put(b, nil) }
 
 // write commits a batch, with retries. The store has no other writer, so a batch that was not
 // written may be written again.
@@ -327,11 +327,11 @@ func (i *Import) selectDB(db int) error {
 	if i.numbers[db] != 0 {
 		return nil
 	}
-	return i.renew(db)
+	return i.newKeyspace(db)
 }
 
-// renew gives a database an empty keyspace.
-func (i *Import) renew(db int) error {
+// newKeyspace gives a database an empty keyspace.
+func (i *Import) newKeyspace(db int) error {
 	if live := i.o.Live; live != nil {
 		if err := i.commit(); err != nil {
 			return err

@@ -60,7 +60,7 @@ func (a *aside) write(key, value []byte, deleted bool) {
 	}
 	a.size += int64(len(key) + len(value))
 	b := t.Rows.Batch
-	if t.Aside != nil && (a.rows != nil || a.size+weigh(b) > asideBytes) {
+	if t.CommitAside != nil && (a.rows != nil || a.size+weigh(b) > asideBytes) {
 		if a.rows == nil {
 			a.rows = &t.portion
 			a.rows.GroupBy(RowGroup)
@@ -70,7 +70,7 @@ func (a *aside) write(key, value []byte, deleted bool) {
 		if _, _, known := b.Get(key); !known {
 			b = a.rows
 		}
-	} else if t.Aside == nil && a.size > maxTogether && !t.Near() {
+	} else if t.CommitAside == nil && a.size > maxTogether && !t.Local() {
 		t.Fail(fmt.Errorf("the value has more than %d MB, which this store cannot write as one commit", maxTogether>>20))
 		return
 	}
@@ -104,7 +104,7 @@ func (a *aside) flush() {
 		t.asides = append(t.asides, a.ref)
 		a.open = true
 	}
-	if err := t.Aside(a.rows); err != nil {
+	if err := t.CommitAside(a.rows); err != nil {
 		t.Fail(fmt.Errorf("write a part of a large value: %w", err))
 		return
 	}
@@ -176,7 +176,7 @@ func (t *Tx) abandon(from int) {
 		var b engine.Batch
 		deleteValue(&b, r)
 		b.Delete(appendGarbageKey(nil, r.Home, r.ID))
-		if t.Aside(&b) != nil {
+		if t.CommitAside(&b) != nil {
 			break
 		}
 	}

@@ -22,7 +22,7 @@ func asiding(t *testing.T) (s *testStore, commits *int) {
 		}
 	})
 	s.begin()
-	s.tx.Aside = func(b *engine.Batch) error {
+	s.tx.CommitAside = func(b *engine.Batch) error {
 		if *commits++; int64(b.Size()) > asideBytes+2*pageBytes {
 			t.Errorf("%d bytes at once", b.Size())
 		}
@@ -103,8 +103,8 @@ func TestWhatWasWrittenAsideForNothing(t *testing.T) {
 func TestALargeCopyOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	s, _ := asiding(t)
-	write, full, n := s.tx.Aside, errors.New("full"), 0
-	s.tx.Aside = func(b *engine.Batch) error {
+	write, full, n := s.tx.CommitAside, errors.New("full"), 0
+	s.tx.CommitAside = func(b *engine.Batch) error {
 		if n++; n == 1 {
 			return full
 		}

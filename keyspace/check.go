@@ -33,7 +33,7 @@ type checker struct {
 	Checked
 	r      engine.Reader
 	report func(kind, place, what string)
-	tell   Teller
+	tell   Describer
 	// examine checks values by type; nil if only strings are checked.
 	examine Examiner
 

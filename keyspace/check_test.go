@@ -371,7 +371,7 @@ func TestCheckMissesNoRow(t *testing.T) {
 	type row struct{ key, value []byte }
 	var rows []row
 	s.eachRow(func(k, v []byte) { rows = append(rows, row{bytes.Clone(k), bytes.Clone(v)}) })
-	var teller Teller
+	var teller Describer
 	for _, r := range rows {
 		s.raw(func(b *engine.Batch) { b.Delete(r.key) })
 		list := s.check()
@@ -452,7 +452,7 @@ func TestCheckGoesOnBehindABadPlace(t *testing.T) {
 
 func TestTeller(t *testing.T) {
 	t.Parallel()
-	var teller Teller
+	var teller Describer
 	teller.Learn(sysKey16(sysDatabase, 0), binary.BigEndian.AppendUint32(nil, 1))
 	id := appendPart(nil, 6392, kindSub, 0x305120c0f27d0000)
 	for _, c := range []struct {

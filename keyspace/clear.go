@@ -34,7 +34,7 @@ type Clearing struct {
 const clearOpensFar = 16
 
 func (t *Tx) clearOpens(limit int) int {
-	if t.Near() {
+	if t.Local() {
 		return limit
 	}
 	return clearOpensFar

@@ -166,9 +166,9 @@ func RaiseWatermark(b *engine.Batch, mark uint64) {
 	b.Put(appendSysKey64(nil, sysWatermark, mark), nil)
 }
 
-// Litter calls visit with each garbage row and the ranges of the rows of the value that
+// EachGarbage calls visit with each garbage row and the ranges of the rows of the value that
 // it names.
-func Litter(r engine.Reader, visit func(row []byte, ranges [][2][]byte) error) error {
+func EachGarbage(r engine.Reader, visit func(row []byte, ranges [][2][]byte) error) error {
 	for group := range Groups {
 		slot := group * expireGroup
 		lo := []byte{byte(slot >> 8), byte(slot), kindGarbage}

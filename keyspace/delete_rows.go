@@ -20,6 +20,6 @@ func (t *Tx) DeleteRange(lo, hi []byte) {
 	}
 }
 
-// Near reports whether a row can be read without a network round trip: if so, a few rows
+// Local reports whether a row can be read without a network round trip: if so, a few rows
 // are read as cheaply one by one as by an iterator.
-func (t *Tx) Near() bool { return !t.Space.eng.Capabilities().Remote }
+func (t *Tx) Local() bool { return !t.Space.eng.Capabilities().Remote }

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Teller describes rows in words, for people who look into a store. Rows that it
+// Describer describes rows in words, for people who look into a store. Rows that it
 // does not know are shown in hexadecimal, so that nothing is hidden.
-type Teller struct {
+type Describer struct {
 	// Values: show the bytes of strings, not only how many there are.
 	Values bool
 
@@ -18,7 +18,7 @@ type Teller struct {
 
 // Learn remembers which keyspace number a database has, or of which type an external
 // value is, whose own rows do not tell. Other rows are ignored.
-func (t *Teller) Learn(row, value []byte) {
+func (t *Describer) Learn(row, value []byte) {
 	if isMeta(row) {
 		if m, err := decodeMeta(value); err == nil && m.External() {
 			t.learnValue(m.Ref(), m.Type)
@@ -43,7 +43,7 @@ func (t *Teller) Learn(row, value []byte) {
 // maxTypes is how many values' types are remembered.
 const maxTypes = 1 << 16
 
-func (t *Teller) learnValue(ref Ref, is Type) {
+func (t *Describer) learnValue(ref Ref, is Type) {
 	if t.types == nil || len(t.types) >= maxTypes {
 		t.types = make(map[uint64]Type)
 	}
@@ -55,9 +55,9 @@ func isMeta(row []byte) bool {
 }
 
 // Databases returns the range of the rows that have the databases' keyspace numbers.
-func (t *Teller) Databases() (lo, hi []byte) { return sysKey(sysDatabase), sysKey(sysDatabase + 1) }
+func (t *Describer) Databases() (lo, hi []byte) { return sysKey(sysDatabase), sysKey(sysDatabase + 1) }
 
-func (t *Teller) keyspace(ks uint32) string {
+func (t *Describer) keyspace(ks uint32) string {
 	if db, ok := t.dbs[ks]; ok {
 		return fmt.Sprintf("database %d (keyspace %d)", db, ks)
 	}
@@ -86,7 +86,7 @@ func moment(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-0
 var kindNames = map[byte]string{kindSub: "sub", kindScore: "score", kindRank: "rank"}
 
 // Key describes a row by its key.
-func (t *Teller) Key(row []byte) string {
+func (t *Describer) Key(row []byte) string {
 	switch {
 	case len(row) >= 2 && row[0] == system:
 		return t.systemKey(row)
@@ -111,7 +111,7 @@ func (t *Teller) Key(row []byte) string {
 
 func valueName(home uint16, id uint64) string { return fmt.Sprintf("value %016x, slot %d", id, home) }
 
-func (t *Teller) systemKey(row []byte) string {
+func (t *Describer) systemKey(row []byte) string {
 	rest := row[2:]
 	switch what := row[1]; {
 	case what == sysDatabase && len(rest) == 2:
@@ -144,7 +144,7 @@ func (t *Teller) systemKey(row []byte) string {
 }
 
 // Value describes the value of a row; "" if it is empty.
-func (t *Teller) Value(row, value []byte) string {
+func (t *Describer) Value(row, value []byte) string {
 	switch {
 	case isFleet(row):
 		return fleetValue(row, value)
@@ -165,7 +165,7 @@ func (t *Teller) Value(row, value []byte) string {
 }
 
 // Row describes a row by its key and value.
-func (t *Teller) Row(row, value []byte) string {
+func (t *Describer) Row(row, value []byte) string {
 	if v := t.Value(row, value); v != "" {
 		return t.Key(row) + " = " + v
 	}
@@ -173,7 +173,7 @@ func (t *Teller) Row(row, value []byte) string {
 }
 
 // Counter describes what a counter counts.
-func (t *Teller) Counter(name []byte) string {
+func (t *Describer) Counter(name []byte) string {
 	if len(name) == 6 && name[0] == system && (name[1] == sysKeys || name[1] == sysVolatile) {
 		return t.systemKey(name)
 	}
@@ -181,7 +181,7 @@ func (t *Teller) Counter(name []byte) string {
 }
 
 // Range describes the rows of a range.
-func (t *Teller) Range(lo, hi []byte) string {
+func (t *Describer) Range(lo, hi []byte) string {
 	switch {
 	case len(lo) == partHead && lo[0] != system && kindNames[lo[2]] != "" && string(successor(lo)) == string(hi):
 		return "all " + t.Key(lo)

@@ -31,7 +31,7 @@ func (m Meta) encodingName() string {
 	return encodings[m.Type][m.Encoding]
 }
 
-func (t *Teller) meta(value []byte) string {
+func (t *Describer) meta(value []byte) string {
 	m, err := decodeMeta(value)
 	if err != nil {
 		return fmt.Sprintf("%v: %s", err, inHex(value))

@@ -11,7 +11,7 @@ import (
 // known from a meta row that Learn was given, else rows are shown in hexadecimal.
 
 // partKey describes the key of a sub, score or rank row.
-func (t *Teller) partKey(home uint16, k Kind, id uint64, rest []byte) string {
+func (t *Describer) partKey(home uint16, k Kind, id uint64, rest []byte) string {
 	of := " of " + valueName(home, id)
 	if len(rest) == 0 {
 		return kindNames[byte(k)] + " rows" + of
@@ -128,7 +128,7 @@ func channelKey(k Kind, rest []byte) string {
 	return ""
 }
 
-func (t *Teller) channelValue(sort byte, v []byte) string {
+func (t *Describer) channelValue(sort byte, v []byte) string {
 	u64 := func(at int) int64 { return int64(binary.BigEndian.Uint64(v[at:])) }
 	switch n := len(v); {
 	case sort == 0 && n >= 18 && n >= 18+int(v[17]):
@@ -147,7 +147,7 @@ func (t *Teller) channelValue(sort byte, v []byte) string {
 }
 
 // partValue describes the value of a sub, score or rank row.
-func (t *Teller) partValue(k Kind, id uint64, rest, v []byte) string {
+func (t *Describer) partValue(k Kind, id uint64, rest, v []byte) string {
 	what := ""
 	switch is := t.types[id]; {
 	case is == Hash && k == SubRow && v[0] == 0:
@@ -172,14 +172,14 @@ func (t *Teller) partValue(k Kind, id uint64, rest, v []byte) string {
 }
 
 // bytes shows bytes, or only how many there are.
-func (t *Teller) bytes(b []byte) string {
+func (t *Describer) bytes(b []byte) string {
 	if t.Values {
 		return quote(b)
 	}
 	return fmt.Sprintf("%d bytes", len(b))
 }
 
-func (t *Teller) streamValue(sort byte, v []byte) string {
+func (t *Describer) streamValue(sort byte, v []byte) string {
 	u32 := func(at int) uint32 { return binary.BigEndian.Uint32(v[at:]) }
 	u64 := func(at int) int64 { return int64(binary.BigEndian.Uint64(v[at:])) }
 	switch n := len(v); {

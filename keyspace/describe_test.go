@@ -78,10 +78,10 @@ func TestTellerOnCollections(t *testing.T) {
 	} {
 		value := append(appendMetaHead(nil, c.meta), c.meta.Body...)
 		key := appendMetaKey(nil, 1, 1, []byte("k"))
-		var teller Teller
+		var teller Describer
 		equal(t, c.want, teller.Value(key, value), c.want)
 		if c.values != "" {
-			shows := Teller{Values: true}
+			shows := Describer{Values: true}
 			equal(t, c.want+" with values", shows.Value(key, value), c.want+": "+c.values)
 		}
 		teller.Learn(key, value)
@@ -97,7 +97,7 @@ func TestTellerOnAnyBytes(t *testing.T) {
 	t.Parallel()
 	rng := seeded(t)
 	for is := String; is <= Channel; is++ {
-		teller := Teller{Values: true}
+		teller := Describer{Values: true}
 		teller.learnValue(Ref{ID: 7}, is)
 		for range 2000 {
 			b := make([]byte, rng.IntN(80))

@@ -51,14 +51,14 @@ type Effects struct {
 	// Touched are the keys that were changed, noted only while Space.Observers is not
 	// 0.
 	Touched []Touch
-	// Unseen: keys were changed that are not in Touched, since there were no observers
+	// UntrackedTouch: keys were changed that are not in Touched, since there were no observers
 	// then. Flushed: databases were emptied, or were empty already. A rollback leaves
 	// both as they are.
-	Unseen, Flushed bool
-	// Unready: keys may have become ready that are not in Ready, since no client waited
+	UntrackedTouch, Flushed bool
+	// UntrackedReady: keys may have become ready that are not in Ready, since no client waited
 	// then. A rollback leaves it as it is. It is for other processes: inside one process
 	// the latches order waiters and writers.
-	Unready bool
+	UntrackedReady bool
 	// Messages are to be published.
 	Messages []Message
 	moves    []move
@@ -131,10 +131,10 @@ func (e *Effects) rollback(m effectsMark) {
 	e.watermark, e.catalog, e.role = m.watermark, m.catalog, m.role // the rows that store them were rolled back as well
 }
 
-// Told reports whether there is anything to tell the listener of the executor.
-func (e *Effects) Told(s *Space) bool {
-	return len(e.Events)+len(e.Touched)+len(e.Messages)+len(e.Woken) > 0 || (e.Unseen || e.Flushed) && s.Observers.Load() > 0 ||
-		e.Unready && s.Waiting.Load() > 0
+// Observed reports whether the listener of the executor must be called for the effects.
+func (e *Effects) Observed(s *Space) bool {
+	return len(e.Events)+len(e.Touched)+len(e.Messages)+len(e.Woken) > 0 || (e.UntrackedTouch || e.Flushed) && s.Observers.Load() > 0 ||
+		e.UntrackedReady && s.Waiting.Load() > 0
 }
 
 // Deferred reports whether the batch stores rows for background work: expire rows and garbage

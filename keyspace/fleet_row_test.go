@@ -27,7 +27,7 @@ func TestFleetRows(t *testing.T) {
 			t.Errorf("%x is taken for the row of a member", other)
 		}
 	}
-	var teller Teller
+	var teller Describer
 	equal(t, "a member", teller.Row(row, []byte(`{"host":"h"}`)), "process 0102ff"+strings.Repeat("0", 34)+` = "{\"host\":\"h\"}"`)
 	equal(t, "the secret", teller.Row(SecretRow(), make([]byte, 32)), "secret of the processes = 32 bytes")
 	teller.Values = true

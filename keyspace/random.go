@@ -32,7 +32,7 @@ const (
 )
 
 func (t *Tx) randomTries() int {
-	if t.Near() {
+	if t.Local() {
 		return randomTries
 	}
 	return randomTriesFar
@@ -48,7 +48,7 @@ func (t *Tx) Random(intn func(n int) int) []byte {
 	if size <= 0 || t.err != nil {
 		return nil
 	}
-	if !t.Near() {
+	if !t.Local() {
 		if key := t.randomRun(size, intn); key != nil || t.err != nil {
 			return key
 		}

@@ -48,9 +48,9 @@ type Tx struct {
 	// the same execution did: see Heavy.
 	work, worked int64
 
-	rowk []byte // scratch for row keys
-	vals []byte // values read by this execution
-	soon ahead  // rows that the command is about to read
+	rowk     []byte   // scratch for row keys
+	vals     []byte   // values read by this execution
+	expected expected // rows that the command is about to read
 
 	// Lease is the working memory of an execution on a worker, Gone reports that its client
 	// has left, and Unrefused means that it gets whatever it needs: see memory.go.
@@ -59,9 +59,9 @@ type Tx struct {
 	Unrefused bool
 	mem       memory
 
-	// Aside, if set, commits rows at once that are not visible yet: see aside.go.
-	Aside  func(*engine.Batch) error
-	asides []Ref // values that were written aside, and that the batch is going to name
+	// CommitAside, if set, commits rows at once that are not visible yet: see aside.go.
+	CommitAside func(*engine.Batch) error
+	asides      []Ref // values that were written aside, and that the batch is going to name
 	// building is the new value that the command under way makes.
 	building *aside
 	room     aside        // storage of building
@@ -85,8 +85,8 @@ func (t *Tx) Start() TxMark {
 	t.err, t.reads, t.vals = nil, 0, t.vals[:0]
 	t.work, t.worked = 0, 0
 	t.guards, t.fresh = t.guards[:0], t.fresh[:0]
-	if t.soon.fetched {
-		t.soon.reset()
+	if t.expected.fetched {
+		t.expected.reset()
 	}
 	if cap(t.vals) > 1<<20 {
 		t.vals = nil
@@ -188,7 +188,7 @@ func (t *Tx) GetRow(row []byte) ([]byte, bool) {
 		t.err = NeedsLatch
 		return nil, false
 	}
-	if t.soon.fetched {
+	if t.expected.fetched {
 		t.read()
 	}
 	at := len(t.vals)
@@ -486,7 +486,7 @@ func (t *Tx) Awaken(key []byte) {
 	case t.Space.Waiting.Load() > 0:
 		t.FX.Ready = append(t.FX.Ready, Ready{t.DB, append([]byte(nil), key...)})
 	default:
-		t.FX.Unready = true
+		t.FX.UntrackedReady = true
 	}
 }
 
@@ -497,7 +497,7 @@ func (t *Tx) AwakenAll(db int) {
 	case t.Space.Waiting.Load() > 0:
 		t.FX.Ready = append(t.FX.Ready, Ready{DB: db})
 	default:
-		t.FX.Unready = true
+		t.FX.UntrackedReady = true
 	}
 }
 
@@ -577,7 +577,7 @@ func (t *Tx) NewRef(key []byte, size int64) Ref {
 	id, err := t.Space.store.newID(t.NowMicros, t.Rows.Batch, t.FX)
 	if err != nil {
 		t.Fail(err)
-	} else if !t.Near() {
+	} else if !t.Local() {
 		t.fresh = append(t.fresh, id)
 	}
 	r := Ref{ID: id, Home: SlotOf(key), Size: size}
@@ -598,7 +598,7 @@ func (t *Tx) Note(class Class, event string, key []byte) {
 	case t.Space.Observers.Load() > 0:
 		t.touch(key, class == ExpiredEv)
 	default:
-		t.FX.Unseen = true
+		t.FX.UntrackedTouch = true
 	}
 }
 
@@ -622,7 +622,7 @@ func (t *Tx) touchAll(db int) {
 	if t.Space.Observers.Load() > 0 {
 		t.FX.Touched = append(t.FX.Touched, Touch{DB: db, By: t.By})
 	} else {
-		t.FX.Unseen = true
+		t.FX.UntrackedTouch = true
 	}
 }
 

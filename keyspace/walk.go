@@ -69,7 +69,7 @@ func (t *Tx) walk(slot uint16, after []byte, end, opens int, visit func(slot uin
 // until many other rows follow each other. It returns the slot to go on from, Slots
 // if there is none.
 func (t *Tx) walkRun(it engine.Iterator, ks uint32, visit func(slot uint16, key []byte, m Meta) bool) (next int) {
-	near := t.Near()
+	near := t.Local()
 	for others := 0; it.Next(); {
 		row := it.Key()
 		if len(row) < metaKeyHead {
@@ -141,7 +141,7 @@ func (t *Tx) Scan(cursor uint64, count int, visit func(key []byte, m Meta)) uint
 	}
 	cursor = 0
 	opens := scanOpensFar
-	if t.Near() {
+	if t.Local() {
 		opens = max(scanOpens, count)
 	}
 	next := t.walk(slot, after, Slots, opens, func(slot uint16, key []byte, m Meta) bool {

@@ -56,8 +56,8 @@ func (k *killed) Error() string {
 	return fmt.Sprintf("ERR Script killed by user with SCRIPT KILL... script: %s, on @%s:%d.", k.name, k.chunk, k.line)
 }
 
-// aloneError is the error of a script that held the whole keyspace for too long.
-func aloneError(name string) error {
+// exclusiveTimeoutError is the error of a script that held the whole keyspace for too long.
+func exclusiveTimeoutError(name string) error {
 	return command.Error("BUSY Script used keys that it did not declare while others did, so it ran alone, and for longer than " +
 		"busy-reply-threshold; what it wrote is undone. script: " + name)
 }

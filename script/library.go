@@ -91,9 +91,9 @@ const errLoadTime = command.Error("ERR Error registering functions: ERR " + msgL
 // load runs the code of a library in this interpreter.
 func (st *state) load(ld *loading) error {
 	st.loading = ld
-	st.setIndex(st.lean)
+	st.setIndex(st.loadGlobals)
 	_, err := st.Call(st.Load(ld.lib.proto))
-	st.setIndex(st.whole)
+	st.setIndex(st.functionGlobals)
 	st.loading = nil
 	if err == nil {
 		return nil

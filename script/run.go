@@ -54,8 +54,8 @@ type run struct {
 }
 
 var (
-	errLeft  = errors.New("the client of the script has gone")
-	errAlone = errors.New("the script held the whole keyspace for too long")
+	errLeft             = errors.New("the client of the script has gone")
+	errExclusiveTimeout = errors.New("the script held the whole keyspace for too long")
 )
 
 // admit returns why a program may not be run now, or nil.
@@ -191,7 +191,7 @@ func (st *state) tick() error {
 	if tx := r.c.Tx; tx.Numbers == nil && tx.Space != nil {
 		switch {
 		case tx.OneState && took > max(st.e.Threshold(), minAlone):
-			return errAlone
+			return errExclusiveTimeout
 		case !tx.OneState && tx.Space.Wanted.Load() > 0:
 			tx.Fail(keyspace.GivesWay)
 			return keyspace.GivesWay
@@ -244,8 +244,8 @@ func (st *state) enter(keys, args [][]byte) error {
 	case errors.Is(err, errLeft):
 		st.e.Limited.Info("a script was ended, since its client has gone; what it wrote is undone", "script", st.run.p.name)
 		return command.Error("ERR " + err.Error())
-	case errors.Is(err, errAlone):
-		return aloneError(st.run.p.name)
+	case errors.Is(err, errExclusiveTimeout):
+		return exclusiveTimeoutError(st.run.p.name)
 	case errors.Is(err, lua.ErrMemory) || errors.Is(err, errLargeReply):
 		return memoryError(st.run.p.name, st.e.Memory())
 	}

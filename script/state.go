@@ -25,12 +25,12 @@ type state struct {
 	onGrant  func(int64) error
 
 	// Of a state for functions.
-	index   *lua.Table // the metatable of the globals
-	whole   lua.Value  // the globals of a function
-	lean    lua.Value  // the globals of a library that is being loaded
-	loading *loading
-	loaded  map[*library]map[string]lua.Value
-	version uint64 // of the registry that loaded was compared with
+	index           *lua.Table // the metatable of the globals
+	functionGlobals lua.Value  // the globals of a function
+	loadGlobals     lua.Value  // the globals of a library that is being loaded
+	loading         *loading
+	loaded          map[*library]map[string]lua.Value
+	version         uint64 // of the registry that loaded was compared with
 }
 
 // pool keeps idle interpreters. It is a stack: the one used last is warm in the caches.
@@ -131,28 +131,28 @@ func (e *Engine) newEvalState() *state {
 // the few that it may use then.
 func (e *Engine) newFunctionState() *state {
 	st, _ := e.newState()
-	whole, lean, redis := st.NewTable(0, 64), st.NewTable(0, 1), st.NewTable(0, 8)
+	functions, load, redis := st.NewTable(0, 64), st.NewTable(0, 1), st.NewTable(0, 8)
 	for k, v, ok, _ := st.globals.Next(lua.Nil); ok; k, v, ok, _ = st.globals.Next(k) {
 		if k.Str() == "_G" {
-			v = whole.Value()
+			v = functions.Value()
 		}
-		set(whole, k.Str(), v)
+		set(functions, k.Str(), v)
 	}
-	for k, _, ok, _ := whole.Next(lua.Nil); ok; k, _, ok, _ = whole.Next(k) {
+	for k, _, ok, _ := functions.Next(lua.Nil); ok; k, _, ok, _ = functions.Next(k) {
 		set(st.globals, k.Str(), lua.Nil)
 	}
 	st.Register(redis, "register_function", st.registerFunction)
 	st.addLog(redis)
 	st.refuseUnknown(redis)
-	set(lean, "redis", redis.Value())
-	st.refuseUnknown(lean)
-	st.refuseUnknown(whole)
+	set(load, "redis", redis.Value())
+	st.refuseUnknown(load)
+	st.refuseUnknown(functions)
 	st.index = st.NewTable(0, 1)
-	st.whole, st.lean = whole.Value(), lean.Value()
-	set(st.index, "__index", st.whole)
+	st.functionGlobals, st.loadGlobals = functions.Value(), load.Value()
+	set(st.index, "__index", st.functionGlobals)
 	st.globals.SetMeta(st.index)
-	protect(lean)
-	protect(whole)
+	protect(load)
+	protect(functions)
 	protect(st.globals)
 	st.loaded = make(map[*library]map[string]lua.Value)
 	return st

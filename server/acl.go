@@ -175,7 +175,7 @@ func (s *session) holdBack(w *wire.Writer, at int, delay time.Duration) {
 	host := access.Host(s.addr)
 	time.AfterFunc(delay, func() {
 		s.srv.access.Logins.Done(host)
-		s.goOn(func() {
+		s.postResume(func() {
 			if wanted {
 				s.out.Answers++
 				s.out.Buf = append(s.out.Buf, reply...)

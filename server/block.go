@@ -35,7 +35,7 @@ func (s *session) waiter(c *executor.Call, block *command.Block, proto int, quie
 	w.size = argsSize(w.args) + argsSize(own.Keys) + argsSize(own.Args)
 	w.waiter = s.srv.exec.NewWaiter(call, &own, proto, func(*executor.Waiter) {
 		w.ended = time.Now()
-		s.goOn(func() { s.unblocked(w) })
+		s.postResume(func() { s.unblocked(w) })
 	})
 	w.waiter.Serving = s.mute
 	if block.Timeout > 0 {

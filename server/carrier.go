@@ -243,8 +243,8 @@ func (p *pipe) wrote(n int, err error) {
 	case p.out.Pending() == 0:
 		p.out.Emptied()
 	}
-	if p.parts != nil {
-		p.parts.progress(p.netOut, p.out.Pending())
+	if p.streamed != nil {
+		p.streamed.progress(p.netOut, p.out.Pending())
 	}
 	p.drained()
 	p.settleAccount()

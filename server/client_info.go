@@ -40,7 +40,7 @@ func (s *session) appendInfo(dst []byte, now time.Time, args [][]byte) []byte {
 	if obl > output.SmallBuffer {
 		obl, oll, omem = 0, s.out.Pieces(), s.out.Memory()+s.out.Borrowed()
 	}
-	queue := int(s.pushes.Memory())
+	queue := int(s.pushQueue.Memory())
 	if queue > 0 {
 		oll, omem = oll+1, omem+queue
 	}

@@ -18,9 +18,9 @@ func (srv *Server) initTracking() {
 			if s == nil {
 				return nil, false
 			}
-			return &s.pushes, s.subscribed.Load()
+			return &s.pushQueue, s.subscribed.Load()
 		},
-		Wanted: srv.interested,
+		Wanted: srv.raiseInterest,
 	})
 }
 
@@ -35,7 +35,7 @@ func clientTracking(c *localCall) error {
 		return c.ok()
 	}
 	if s.tracker == nil {
-		s.tracker = s.srv.tracking.New(s.id, &s.pushes)
+		s.tracker = s.srv.tracking.New(s.id, &s.pushQueue)
 		s.call.Reads = s.nestedRead
 	}
 	s.tracker.Begin(o)
@@ -60,7 +60,7 @@ func clientTrackingInfo(c *localCall) error {
 // first: they come before the read, and must not invalidate it.
 func (s *session) trackRead(cmd *command.Command, args [][]byte) {
 	if s.tracker.Remembers(cmd) {
-		s.work.batch.TellOf(cmd, args, s.call.Guard)
+		s.work.batch.CommitIfChanged(cmd, args, s.call.Guard)
 		s.tracker.Read(cmd, args)
 	}
 }

@@ -111,7 +111,7 @@ func reset(c *localCall) error {
 	s.endMulti()
 	s.unsubscribeAll()
 	s.tracker.End(false)
-	s.hear()
+	s.takePushed()
 	s.db, s.name, s.noTouch = 0, "", false
 	s.noEvict.Store(false)
 	s.setProto(2)

@@ -74,19 +74,19 @@ func (c *localCall) settled() {
 		return // EXEC's reply stands behind all that was pushed
 	}
 	if b := c.s.work.batch; b != nil {
-		b.Tell(c.s.call.Guard)
+		b.CommitIfObserved(c.s.call.Guard)
 	}
-	c.s.hear()
+	c.s.takePushed()
 }
 
 // subscribe notes a subscription unless the session has it. mu is held.
 func (s *session) subscribe(k *pubsub.Kind, name []byte) {
 	if s.subs == nil {
-		s.subs = s.srv.pubsub.Subscribe(&s.pushes)
+		s.subs = s.srv.pubsub.Subscribe(&s.pushQueue)
 		s.subscribed.Store(true)
 	}
 	s.subs.Add(k, name)
-	s.srv.interested()
+	s.srv.raiseInterest()
 }
 
 // endSubscribed leaves the subscribed state when there is no subscription left.
@@ -204,7 +204,7 @@ func (c *localCall) unsubscribe(k *pubsub.Kind) error {
 // (not inside EXEC), then answers: no message of a channel may follow its answer.
 func (s *session) endSubscriptions(k *pubsub.Kind, names []string, w *wire.Writer, hear bool) {
 	if b := s.work.batch; b != nil && hear {
-		b.Tell(s.call.Guard)
+		b.CommitIfObserved(s.call.Guard)
 	}
 	counts := make([]int, 0, len(names))
 	for _, name := range names {
@@ -212,7 +212,7 @@ func (s *session) endSubscriptions(k *pubsub.Kind, names []string, w *wire.Write
 		counts = append(counts, s.subs.Count(k))
 	}
 	if hear {
-		s.hear()
+		s.takePushed()
 	}
 	for i, name := range names {
 		w.Push(3)

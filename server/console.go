@@ -162,7 +162,7 @@ func (h consoleHost) Dial(addr string, user console.User) (console.Conn, error) 
 }
 
 // Refuses implements console.Host.
-func (h consoleHost) Refuses(addr string) string { return h.outsider(addr, false) }
+func (h consoleHost) Refuses(addr string) string { return h.protectedModeError(addr, false) }
 
 // Open implements console.Host.
 func (h consoleHost) Open() bool { return h.access.Users.Default().Load().Open() }

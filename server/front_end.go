@@ -121,8 +121,8 @@ func (srv *Server) PeersReady(ctx context.Context) error {
 	return x.Ready(ctx)
 }
 
-// beAlone makes a server with a store of its own a cluster of one node, if cluster-enabled.
-func (srv *Server) beAlone() {
+// becomeSolo makes a server with a store of its own a cluster of one node, if cluster-enabled.
+func (srv *Server) becomeSolo() {
 	if srv.cluster.Enabled() || !srv.cfg.Bool("cluster-enabled") || srv.eng.Capabilities().Shared {
 		return
 	}
@@ -131,15 +131,15 @@ func (srv *Server) beAlone() {
 		srv.log.Error("cluster mode is not possible", "err", err)
 		return
 	}
-	srv.cluster.BeAlone(self)
+	srv.cluster.SetSolo(self)
 	srv.log.Info("cluster mode: this server is a cluster of one node, with all slots", "id", self.ID.String())
 }
 
-// interested announces to the other front ends what clients here want to hear, after that
+// raiseInterest announces to the other front ends what clients here want to hear, after that
 // has changed. It does not wait.
-func (srv *Server) interested() {
+func (srv *Server) raiseInterest() {
 	if x := srv.peers.Load(); x != nil {
-		x.Look()
+		x.RaiseInterest()
 	}
 }
 
@@ -148,7 +148,7 @@ func (srv *Server) interested() {
 func (srv *Server) receivers(channel []byte, shard bool) (n int, heard bool) {
 	n = srv.pubsub.Receivers(channel, shard)
 	if x := srv.peers.Load(); x != nil && n == 0 {
-		i := x.TheyWant()
+		i := x.PeerInterest()
 		return 0, !shard && i.Messages || shard && i.Shard
 	}
 	return n, n > 0

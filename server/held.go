@@ -78,8 +78,8 @@ func (s *session) held() int {
 	if s.blocked != nil {
 		n += s.blocked.size
 	}
-	if s.parts != nil {
-		n += partsMemory
+	if s.streamed != nil {
+		n += streamedMemory
 	}
 	return n + s.tracker.Memory() + len(s.name) + len(s.libName) + len(s.libVersion)
 }
@@ -105,13 +105,13 @@ func (s *session) chargeGrowth() {
 func (s *session) discharge() {
 	s.srv.budget.Clients.Add(-s.charged.Swap(0))
 	s.borrowed.Store(0)
-	s.pushes.Close()
+	s.pushQueue.Close()
 }
 
 // memory returns what the client holds: its charge, and the messages that it shares with
 // others.
 func (s *session) memory() int64 {
-	return s.charged.Load() + s.borrowed.Load() + s.pushes.Memory()
+	return s.charged.Load() + s.borrowed.Load() + s.pushQueue.Memory()
 }
 
 // argsSize returns how many bytes copied arguments take.

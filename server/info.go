@@ -82,7 +82,7 @@ func (v infoView) Clients() info.Clients {
 		s.mu.Lock()
 		f.Input = max(f.Input, int64(s.bufPeak))
 		f.Output = max(f.Output, int64(s.out.Pending()))
-		f.Memory += int64(s.held()) + s.pushes.Charged()
+		f.Memory += int64(s.held()) + s.pushQueue.Charged()
 		s.mu.Unlock()
 	}
 	return f
@@ -154,7 +154,7 @@ func (v infoView) Peers() (f info.Peers, ok bool) {
 	return info.Peers{
 		Known: in.Peers, Connected: in.Connected, Followers: out.Followers, FramesIn: in.Frames, BytesIn: in.Bytes,
 		FramesOut: out.Frames, BytesOut: out.Bytes, Queued: out.Queued, Lost: in.Lost, Refused: out.Refused, Dropped: out.Drops,
-		Wanted: fmt.Sprint(p.Wanted()), WantedByOthers: fmt.Sprint(p.TheyWant()),
+		Wanted: fmt.Sprint(p.Wanted()), WantedByOthers: fmt.Sprint(p.PeerInterest()),
 	}, true
 }
 

@@ -221,7 +221,7 @@ func (srv *Server) welcome(conn net.Conn, l *listener) {
 	}
 	if text == "" && l.kind != overTLS {
 		addr, _ := l.ends(conn)
-		text = srv.outsider(addr, l.kind == overUnix)
+		text = srv.protectedModeError(addr, l.kind == overUnix)
 	}
 	if text != "" {
 		srv.obs.Stats.Rejected.Add(1)

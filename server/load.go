@@ -184,7 +184,7 @@ func (srv *Server) attach(eng engine.Engine, space *keyspace.Space) {
 		Engine: eng, Space: space, Clock: srv.clock, Seed: srv.seed, Logger: srv.log,
 		Receivers: srv.receivers,
 	})
-	srv.exec.Listen(srv.heard)
+	srv.exec.Listen(srv.publishEffects)
 	srv.upkeep = background.New(srv.member.Background(background.Options{
 		Executor: srv.exec, Engine: eng, Space: space, Clock: srv.clock, Logger: srv.log,
 	}))
@@ -212,7 +212,7 @@ func (srv *Server) serveStore(ctx context.Context) error {
 			return true
 		})
 	})
-	srv.beAlone()
+	srv.becomeSolo()
 	srv.equipLoops()
 	srv.eachPipe((*pipe).equip)
 	srv.load.active.Store(false)

@@ -31,11 +31,11 @@ type loop struct {
 	ep   int
 	wake int // eventfd
 
-	mu       sync.Mutex
-	posted   []posted
-	pushed   []*conn     // sessions to which something was pushed
-	heard    atomic.Bool // pushed is not empty; read without mu
-	signaled atomic.Bool
+	mu        sync.Mutex
+	posted    []posted
+	pushed    []*conn     // sessions to which something was pushed
+	hasPushed atomic.Bool // pushed is not empty; read without mu
+	signaled  atomic.Bool
 	// A loop that is awake handles all posts before it waits, so it need not be woken
 	// by a system call: setting poked is enough.
 	awake, poked atomic.Bool
@@ -447,8 +447,8 @@ func (l *loop) afterWrite(c *conn) {
 		l.close(c)
 		return
 	}
-	if c.parts != nil {
-		c.parts.progress(c.netOut, c.out.Pending())
+	if c.streamed != nil {
+		c.streamed.progress(c.netOut, c.out.Pending())
 	}
 	c.drained()
 	c.charge()
@@ -517,7 +517,7 @@ func (l *loop) post(c *conn, f func()) {
 	l.mu.Lock()
 	if f == nil {
 		l.pushed = append(l.pushed, c)
-		l.heard.Store(true)
+		l.hasPushed.Store(true)
 	} else {
 		l.posted = append(l.posted, posted{c, f})
 	}
@@ -562,7 +562,7 @@ func (l *loop) movePushed() {
 	l.mu.Lock()
 	list := l.pushed
 	l.pushed = nil
-	l.heard.Store(false)
+	l.hasPushed.Store(false)
 	l.mu.Unlock()
 	for _, c := range list {
 		c.mu.Lock()

@@ -52,7 +52,7 @@ func TestFullSocketIsLeftToEpoll(t *testing.T) {
 		}
 	}
 	deliver := func(bytes int) {
-		c.pushes.Push(make([]byte, bytes), 0)
+		c.pushQueue.Push(make([]byte, bytes), 0)
 		l.endTurn()
 	}
 

@@ -40,7 +40,7 @@ func (s *session) endMonitor() {
 }
 
 // ShowLine implements observe.Monitor.
-func (s *session) ShowLine(line []byte) { s.pushes.Push(line, 0) }
+func (s *session) ShowLine(line []byte) { s.pushQueue.Push(line, 0) }
 
 // show sends a command to the monitors, unless the session has done so already.
 func (s *session) show(cmd *command.Command, args [][]byte) {

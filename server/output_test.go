@@ -32,7 +32,7 @@ func TestOutputLimitCountsWhatIsLeft(t *testing.T) {
 	srv.set.outLimit.Store(&config.BufferLimit{Hard: 1 << 20})
 	s := bareSession(srv, new(heldCarrier))
 	for range 10 {
-		s.pushes.Push(make([]byte, 600<<10), 0)
+		s.pushQueue.Push(make([]byte, 600<<10), 0)
 		s.movePushed()
 		s.settle(0, 0)
 		if s.overLimit(time.Now()) {
@@ -40,7 +40,7 @@ func TestOutputLimitCountsWhatIsLeft(t *testing.T) {
 		}
 		s.advance(s.out.Pending() - 300<<10)
 	}
-	s.pushes.Push(make([]byte, 800<<10), 0)
+	s.pushQueue.Push(make([]byte, 800<<10), 0)
 	s.movePushed()
 	if n := s.out.Pending(); n != 1100<<10 || !s.overLimit(time.Now()) {
 		t.Errorf("%d bytes are not too much", n)

@@ -33,7 +33,7 @@ func (p *pause) add(s *session) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.active.Load() { // the pause has just ended
-		go s.goOn(nil)
+		go s.postResume(nil)
 		return
 	}
 	p.list = append(p.list, s)
@@ -79,7 +79,7 @@ func (p *pause) stop(early bool) {
 	p.list = nil
 	p.mu.Unlock()
 	for _, s := range list {
-		s.goOn(nil)
+		s.postResume(nil)
 	}
 }
 

@@ -86,7 +86,7 @@ func join(t *testing.T, fronts ...*front) (where []bus.Peer, whom []*others) {
 			}
 		}
 		whom = append(whom, o)
-		err := f.StartPeers(peers.Options{Self: where[i].ID, Secret: [32]byte{7}, Source: o, Listener: listeners[i], LookEvery: time.Hour})
+		err := f.StartPeers(peers.Options{Self: where[i].ID, Secret: [32]byte{7}, Source: o, Listener: listeners[i], CheckEvery: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -365,7 +365,7 @@ func TestInterestFollowsClients(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = b.StartPeers(peers.Options{
-		Self: fmt.Sprintf("%040x", 9), Secret: [32]byte{7}, Source: &others{list: where}, Listener: ln, LookEvery: 20 * time.Millisecond})
+		Self: fmt.Sprintf("%040x", 9), Secret: [32]byte{7}, Source: &others{list: where}, Listener: ln, CheckEvery: 20 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

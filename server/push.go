@@ -22,7 +22,7 @@ func (srv *Server) initOutputs() {
 // initOutput initializes the session's output and queue.
 func (s *session) initOutput() {
 	s.out.Init(&s.srv.outputs)
-	s.pushes.Init(s, &s.srv.outputs)
+	s.pushQueue.Init(s, &s.srv.outputs)
 }
 
 // Pushed implements output.Owner.
@@ -40,30 +40,30 @@ func (s *session) QueueLimit() uint64 { return s.outputLimit().Hard }
 
 // movePushed moves the queue into the output. It runs on the carrier, which holds
 // mu.
-func (s *session) movePushed() { s.out.Take(&s.pushes) }
+func (s *session) movePushed() { s.out.Take(&s.pushQueue) }
 
-// hear moves pushed messages into the output, if there are any.
-func (s *session) hear() {
-	if s.pushes.Any() {
+// takePushed moves pushed messages into the output, if there are any.
+func (s *session) takePushed() {
+	if s.pushQueue.Any() {
 		s.movePushed()
 	}
 }
 
 // mute keeps pushed messages in the queue until unmute. It may be called from any
 // goroutine.
-func (s *session) mute() { s.pushes.Mute(true) }
+func (s *session) mute() { s.pushQueue.Mute(true) }
 
 // unmute moves the messages pushed since mute. It runs on the carrier, which holds mu.
 func (s *session) unmute() {
-	s.pushes.Mute(false)
-	s.hear()
+	s.pushQueue.Mute(false)
+	s.takePushed()
 }
 
 // setProto changes the client's protocol. Messages pushed before keep the old one.
 func (s *session) setProto(version int) {
-	s.hear()
+	s.takePushed()
 	s.out.Proto = version
-	s.pushes.SetRESP3(version == 3)
+	s.pushQueue.SetRESP3(version == 3)
 }
 
 // echo delivers the messages that a client's own command has caused to that client right
@@ -72,8 +72,8 @@ func (s *session) echo() {
 	if s.subs == nil && !s.tracker.HearsReads() {
 		return
 	}
-	s.work.batch.Tell(s.call.Guard)
-	s.hear()
+	s.work.batch.CommitIfObserved(s.call.Guard)
+	s.takePushed()
 }
 
 var _ output.Owner = (*session)(nil)

@@ -11,7 +11,7 @@ const fewPushes = 16
 // has caused it.
 func (l *loop) pushElsewhere(durable engine.Ticket) {
 	for _, other := range l.srv.car.loops {
-		if other == l || !other.heard.Load() {
+		if other == l || !other.hasPushed.Load() {
 			continue
 		}
 		var some [fewPushes]*conn
@@ -37,7 +37,7 @@ func (c *conn) pushNow(durable engine.Ticket) {
 		return
 	}
 	defer c.mu.Unlock()
-	if c.closed || !c.out.TakeDurable(&c.pushes, durable) {
+	if c.closed || !c.out.TakeDurable(&c.pushQueue, durable) {
 		return
 	}
 	n, _, errno := c.writeSome()

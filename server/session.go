@@ -50,8 +50,8 @@ type session struct {
 	// halfClosed: the client sends no more.
 	halfClosed bool
 	deferred   *deferred
-	blocked    *blocked // a command that waits for an element
-	parts      *parts   // a reply that comes in parts
+	blocked    *blocked       // a command that waits for an element
+	streamed   *streamedReply // a reply that comes in parts
 
 	// What the client set.
 	db            int
@@ -64,7 +64,7 @@ type session struct {
 	noEvict       atomic.Bool
 	noTouch       bool
 	inside        bool // a connection of the console: see console.go
-	ungrouped     bool // the next command must be run by itself: see together.go
+	ungrouped     bool // the next command must be run by itself: see group.go
 	shown         bool // monitors have seen the command that a worker runs
 	replies       replyMode
 	monitor       bool
@@ -73,7 +73,7 @@ type session struct {
 	watch         executor.Watch
 
 	// Messages: see push.go, cmd_pubsub.go and cmd_client_tracking.go.
-	pushes     output.Queue
+	pushQueue  output.Queue
 	subs       *pubsub.Subscriptions // nil without any
 	subscribed atomic.Bool           // subs is not nil
 	tracker    *tracking.Tracker     // nil until CLIENT TRACKING
@@ -186,7 +186,7 @@ type parsed struct {
 // process parses and runs the commands in data, and returns how many bytes it
 // took. It stops at an incomplete command, and when the session must wait.
 func (s *session) process(data []byte) (taken int) {
-	s.hear()
+	s.takePushed()
 	s.setLimits()
 	for taken < len(data) && !s.waiting() && !s.closing {
 		if s.suspended = running; s.stall() {
@@ -253,7 +253,7 @@ func (s *session) round(data []byte) (taken int) {
 	for i := range t.ahead {
 		p := &t.ahead[i]
 		if t.batch != nil && s.srv.remote {
-			if end := s.together(i, data); end > 0 {
+			if end := s.runGroup(i, data); end > 0 {
 				s.in.Reset()
 				return end
 			}
@@ -434,7 +434,7 @@ func (s *session) runWithout(cmd *command.Command, args [][]byte, w *wire.Writer
 		w.Buf = w.Buf[:at]
 		w.Error(command.Text(err))
 	}
-	s.srv.heard(&fx, 0)
+	s.srv.publishEffects(&fx, 0)
 	s.finished(cmd, args, s.work.lap(s.srv.life.started), err != nil, w)
 }
 
@@ -581,7 +581,7 @@ func (s *session) toWorker(cmd *command.Command, args [][]byte, run func(*wire.W
 					return s.blockFrom(&c, block, proto, quiet, start)
 				}
 			}
-			end := s.inParts(&c, quiet)
+			end := s.streamReply(&c, quiet)
 			ticket = s.srv.exec.RunOnWorker(&c)
 			if c.Blocked {
 				return nil // see blockFrom

@@ -130,7 +130,7 @@ func TestDiscardedRepliesAreForgotten(t *testing.T) {
 
 func TestProtectedMode(t *testing.T) {
 	srv, _ := quietServer(t)
-	admitted := func(addr string, unix bool) bool { return srv.outsider(addr, unix) == "" }
+	admitted := func(addr string, unix bool) bool { return srv.protectedModeError(addr, unix) == "" }
 	set := func(name, value string) {
 		t.Helper()
 		if err := srv.cfg.Set(name, value); err != nil {
@@ -146,7 +146,7 @@ func TestProtectedMode(t *testing.T) {
 		t.Error("a unix socket is refused")
 	}
 	for _, addr := range []string{"10.0.0.1:1", "[fe80::1%eth0]:1", "[2001:db8::1]:1"} {
-		if text := srv.outsider(addr, false); !strings.HasPrefix(text, "DENIED ") {
+		if text := srv.protectedModeError(addr, false); !strings.HasPrefix(text, "DENIED ") {
 			t.Errorf("%s: %q", addr, text)
 		}
 	}

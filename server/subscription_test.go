@@ -90,8 +90,8 @@ func TestSubscriptionsComeInPortions(t *testing.T) {
 		s.closed = true
 		s.discharge()
 		s.unsubscribeAll()
-		s.pushes.Push([]byte("message"), 0)
-		if s.subs != nil || s.pushes.Any() {
+		s.pushQueue.Push([]byte("message"), 0)
+		if s.subs != nil || s.pushQueue.Any() {
 			t.Error("a closed session listens")
 		}
 		p := &srv.pubsub

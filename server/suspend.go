@@ -3,7 +3,7 @@ package server
 // Suspension: a session that waits for something takes no commands. Every suspension begins
 // with suspend, with its reason, on the session's carrier, and ends with resume, which runs
 // the commands that the client has sent meanwhile. Other goroutines end a suspension by
-// a post (goOn). A session waits for one thing at a time.
+// a post (postResume). A session waits for one thing at a time.
 
 // suspension is why a session takes no commands.
 type suspension byte
@@ -47,9 +47,9 @@ func (s *session) resume() {
 	s.car.interest()
 }
 
-// goOn has the carrier run f, if there is one, and resume the session. It may be called
+// postResume has the carrier run f, if there is one, and resume the session. It may be called
 // from any goroutine.
-func (s *session) goOn(f func()) {
+func (s *session) postResume(f func()) {
 	if f == nil {
 		s.car.post(s.resume)
 		return
@@ -69,7 +69,7 @@ func (s *session) handOver(why suspension, work func() (done func())) {
 	s.work.workers = append(s.work.workers, func() {
 		defer s.srv.life.workers.Done()
 		if done := work(); done != nil {
-			s.goOn(done)
+			s.postResume(done)
 		}
 	})
 }

@@ -16,7 +16,7 @@ func TestSuspendedSessionsTakeNothing(t *testing.T) {
 			t.Fatalf("%d: took %d bytes", why, n)
 		}
 		s.keep(in)
-		s.goOn(func() { s.out.Status("first") })
+		s.postResume(func() { s.out.Status("first") })
 		if car.turn(); string(s.out.Buf) != "+first\r\n$1\r\nx\r\n" || s.suspended != running {
 			t.Errorf("%d: %q, then %d", why, s.out.Buf, s.suspended)
 		}

@@ -133,7 +133,7 @@ func (srv *Server) greet(raw net.Conn, l *listener) {
 		return
 	}
 	// The refusal is sent over TLS.
-	if text := srv.outsider(raw.RemoteAddr().String(), false); text != "" {
+	if text := srv.protectedModeError(raw.RemoteAddr().String(), false); text != "" {
 		srv.obs.Stats.Rejected.Add(1)
 		fmt.Fprintf(conn, "-%s\r\n", text)
 		conn.Close()

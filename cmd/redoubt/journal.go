@@ -37,7 +37,7 @@ func runJournal(args []string, out, log io.Writer) (err error) {
 	if *salvage {
 		return salvageJournal(i, state, *yes, out)
 	}
-	p := &journalPrinter{out: out, from: *from, limit: *limit, teller: keyspace.Teller{Values: *values}}
+	p := &journalPrinter{out: out, from: *from, limit: *limit, teller: keyspace.Describer{Values: *values}}
 	p.problems = state.Problems
 	lo, hi := p.teller.Databases()
 	if err := i.Stored(lo, hi, p.teller.Learn); err != nil {
@@ -58,7 +58,7 @@ type journalPrinter struct {
 	out      io.Writer
 	from     uint64
 	limit    int
-	teller   keyspace.Teller
+	teller   keyspace.Describer
 	problems []journal.Problem // those not shown yet
 
 	segment string

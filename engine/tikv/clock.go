@@ -89,7 +89,7 @@ func (e *Engine) periodically(failed string, f func(ctx context.Context) error) 
 			return
 		case <-tick.C:
 		}
-		ctx, cancel := context.WithTimeout(behind(e.ctx), e.opt.Timeout)
+		ctx, cancel := context.WithTimeout(background(e.ctx), e.opt.Timeout)
 		if err := f(ctx); err != nil {
 			e.log.Debug(failed, "err", err)
 		}

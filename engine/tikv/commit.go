@@ -145,13 +145,13 @@ func (v *view) deleteRange(lo, hi []byte) error {
 	return nil
 }
 
-// young is the age up to which a view commits without another timestamp. When TiKV
+// freshAge is the age up to which a view commits without another timestamp. When TiKV
 // chooses the moment of a commit, the client asks PD for the time once more, so that the
-// commit comes after all that ended before it. A young view needs no such request, since
+// commit comes after all that ended before it. A fresh view needs no such request, since
 // its own timestamp was requested after its command had come; an old one does, so that
 // it comes after what ended meanwhile: point reads leave no trace of their moment by
 // which TiKV could tell. See docs/adr/0017.
-const young = 100 * time.Millisecond
+const freshAge = 100 * time.Millisecond
 
 // commit commits a transaction that began at the given time. before, if not nil, returns
 // the moment before which the commit must take effect (ViewOptions.CommitBefore).
@@ -159,14 +159,14 @@ func (e *Engine) commit(ctx context.Context, txn *transaction.KVTxn, began time.
 	txn.SetVars(vars)
 	txn.SetEnable1PC(e.onePC)
 	txn.SetEnableAsyncCommit(e.onePC)
-	txn.SetCausalConsistency(time.Since(began) < young)
+	txn.SetCausalConsistency(time.Since(began) < freshAge)
 	// rpc.go resolves locks of other transactions.
 	txn.SetPrewriteEncounterLockPolicy(transaction.NoResolvePolicy)
 	if before != nil {
 		txn.SetSchemaLeaseChecker(lease(before))
 	}
-	f := new(fate)
-	err := e.commitError(ctx, txn.Commit(withFate(ctx, f)))
+	f := new(commitOutcome)
+	err := e.commitError(ctx, txn.Commit(withOutcome(ctx, f)))
 	if err != nil && !errors.Is(err, engine.ErrUnknownOutcome) && f.unknown() {
 		err = fmt.Errorf("TiKV: %w (%s)", engine.ErrUnknownOutcome, brief(err))
 	}

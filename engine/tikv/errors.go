@@ -15,7 +15,7 @@ import (
 // This file maps the client's errors to those of package engine. The client retries until
 // its deadline, so an error of a read means that the cluster could not answer in time. A
 // failed commit has written nothing unless the client says that it does not know, or an
-// answer was lost (fate.go).
+// answer was lost (outcome.go).
 
 // readError maps an error of a read, or of a request for a timestamp.
 func (e *Engine) readError(ctx context.Context, what string, err error) error {

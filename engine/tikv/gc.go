@@ -82,7 +82,7 @@ func (e *Engine) Forget(s engine.Stamp) error {
 	if e.closed.Load() {
 		return engine.ErrClosed
 	}
-	ctx, cancel := context.WithTimeout(behind(e.ctx), gcTimeout)
+	ctx, cancel := context.WithTimeout(background(e.ctx), gcTimeout)
 	defer cancel()
 	if err := e.forget(ctx, uint64(s)); err != nil {
 		return fmt.Errorf("TiKV's safe point: %w (%s)", engine.ErrUnavailable, brief(err))

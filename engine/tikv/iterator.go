@@ -56,7 +56,7 @@ func iterate(ctx context.Context, from pager, lo, hi []byte, reverse bool) *iter
 // Next implements engine.Iterator.
 func (it *iterator) Next() bool {
 	for it.err == nil && it.next == len(it.now.rows) {
-		if !it.turn() {
+		if !it.nextPage() {
 			it.cur = row{}
 			return false
 		}
@@ -73,8 +73,8 @@ func (it *iterator) Next() bool {
 	return true
 }
 
-// turn moves to the next page. It returns false at the end and on error.
-func (it *iterator) turn() bool {
+// nextPage moves to the next page. It returns false at the end and on error.
+func (it *iterator) nextPage() bool {
 	var f fetched
 	switch {
 	case it.ahead != nil:

@@ -67,7 +67,7 @@ func (c core) Write(e zapcore.Entry, fields []zapcore.Field) error {
 }
 
 func (c core) writeTo(out *slog.Logger, e zapcore.Entry, fields []zapcore.Field) error {
-	if !said.may(e.Message, e.Time) {
+	if !clientLimiter.allow(e.Message, e.Time) {
 		return nil
 	}
 	enc := zapcore.NewMapObjectEncoder()
@@ -88,27 +88,27 @@ func (c core) writeTo(out *slog.Logger, e zapcore.Entry, fields []zapcore.Field)
 
 func (core) Sync() error { return nil }
 
-// said limits how often the client's messages repeat while the cluster cannot be reached.
-var said repeats
+// clientLimiter limits how often the client's messages repeat while the cluster cannot be reached.
+var clientLimiter logLimiter
 
-type repeats struct {
+type logLimiter struct {
 	mu   sync.Mutex
 	last map[string]time.Time
 }
 
 const (
-	sayAgain = 30 * time.Second
-	maxSaid  = 1000
+	logAgain  = 30 * time.Second
+	maxLogged = 1000
 )
 
-// may reports whether a message may be logged now, and notes that it was.
-func (r *repeats) may(message string, now time.Time) bool {
+// allow reports whether a message may be logged now, and notes that it was.
+func (r *logLimiter) allow(message string, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if last, ok := r.last[message]; ok && now.Sub(last) < sayAgain {
+	if last, ok := r.last[message]; ok && now.Sub(last) < logAgain {
 		return false
 	}
-	if r.last == nil || len(r.last) >= maxSaid {
+	if r.last == nil || len(r.last) >= maxLogged {
 		r.last = make(map[string]time.Time)
 	}
 	r.last[message] = now

@@ -37,9 +37,9 @@ func TestLog(t *testing.T) {
 			t.Errorf("%s", lines[i])
 		}
 	}
-	var r repeats
+	var r logLimiter
 	now := time.Now()
-	if !r.may("x", now) || r.may("x", now.Add(sayAgain/2)) || !r.may("x", now.Add(sayAgain)) || !r.may("y", now) {
+	if !r.allow("x", now) || r.allow("x", now.Add(logAgain/2)) || !r.allow("x", now.Add(logAgain)) || !r.allow("y", now) {
 		t.Error("messages are said too often or too rarely")
 	}
 }

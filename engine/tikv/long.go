@@ -114,9 +114,9 @@ func (s *scanner) long(p *page, key, stored []byte) error {
 	return nil
 }
 
-// whole reads the rest of the long group that a page ends in, if it does, and sorts the
+// completeGroup reads the rest of the long group that a page ends in, if it does, and sorts the
 // long groups of the page. last is the last stored key of the page.
-func (s *scanner) whole(ctx context.Context, p *page, last []byte, reverse bool, limit int) error {
+func (s *scanner) completeGroup(ctx context.Context, p *page, last []byte, reverse bool, limit int) error {
 	if isLong(s.e.space.row(last)) {
 		from, to := s.e.space.group(last)
 		for {
@@ -130,7 +130,7 @@ func (s *scanner) whole(ctx context.Context, p *page, last []byte, reverse bool,
 				break
 			}
 			limit = nextLimit(limit, p)
-			more, _, err := s.some(ctx, lo, hi, reverse, limit)
+			more, _, err := s.fetch(ctx, lo, hi, reverse, limit)
 			if err != nil {
 				return err
 			}

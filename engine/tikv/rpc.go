@@ -17,7 +17,7 @@ import (
 type rpcs struct{ counts sync.Map } // name to *atomic.Int64
 
 func (r *rpcs) add(ctx context.Context, name string) {
-	if ctx.Value(behindKey{}) != nil {
+	if ctx.Value(backgroundKey{}) != nil {
 		name = backgroundKind
 	}
 	n, ok := r.counts.Load(name)
@@ -44,10 +44,12 @@ const (
 	backgroundKind = "Background"
 )
 
-type behindKey struct{}
+type backgroundKey struct{}
 
-// behind marks a context as that of background work.
-func behind(ctx context.Context) context.Context { return context.WithValue(ctx, behindKey{}, true) }
+// background marks a context as that of background work.
+func background(ctx context.Context) context.Context {
+	return context.WithValue(ctx, backgroundKey{}, true)
+}
 
 // watch wraps the client's connections to PD and TiKV with those of this file.
 func (r *rpcs) watch(e *Engine) {
@@ -71,7 +73,7 @@ func (o *watchedOracle) GetTimestamp(ctx context.Context, opt *oracle.Option) (u
 }
 
 // watchedClient counts requests, retries prewrites that meet stale locks, and notes the
-// answers to commits (fate.go).
+// answers to commits (outcome.go).
 type watchedClient struct {
 	tikv.Client
 	e *Engine

@@ -87,7 +87,7 @@ func TestRPCs(t *testing.T) {
 		}, map[string]int64{"TSO": 1, "BatchGet": 1, "Prewrite": 1}},
 		{"read, wait, write", func(t *testing.T, v engine.SharedView) {
 			v.Get(k1, nil)
-			v.(*view).began = time.Now().Add(-young)
+			v.(*view).began = time.Now().Add(-freshAge)
 			commit(t, v, func(b *engine.Batch) { b.Put(k1, k1) })
 		}, map[string]int64{"TSO": 2, "Get": 1, "Prewrite": 1}},
 		{"many puts", func(t *testing.T, v engine.SharedView) {
@@ -110,7 +110,7 @@ func TestRPCs(t *testing.T) {
 		}, nil},
 	} {
 		var got map[string]int64
-		for range 5 { // on a slow machine a view may not be young when it commits
+		for range 5 { // on a slow machine a view may not be fresh when it commits
 			before := e.RPCs()
 			v, err := e.Begin(engine.ViewOptions{PointRead: c.name == pointRead})
 			if err != nil {

@@ -51,16 +51,16 @@ type page struct {
 // end if reverse, and more if the page would end inside of a long group. A page may be
 // empty although the next region has rows.
 func (s *scanner) page(ctx context.Context, lo, hi []byte, reverse bool, limit int) (page, error) {
-	p, last, err := s.some(ctx, lo, hi, reverse, limit)
+	p, last, err := s.fetch(ctx, lo, hi, reverse, limit)
 	if err == nil && p.long {
-		err = s.whole(ctx, &p, last, reverse, limit)
+		err = s.completeGroup(ctx, &p, last, reverse, limit)
 	}
 	return p, err
 }
 
-// some fetches up to limit rows of one region. last is the last stored key that was
+// fetch fetches up to limit rows of one region. last is the last stored key that was
 // returned, in the order of the walk.
-func (s *scanner) some(ctx context.Context, lo, hi []byte, reverse bool, limit int) (p page, last []byte, err error) {
+func (s *scanner) fetch(ctx context.Context, lo, hi []byte, reverse bool, limit int) (p page, last []byte, err error) {
 	if s.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, s.timeout)

@@ -15,7 +15,7 @@
 //
 // Files: tikv.go opens and closes, view.go and commit.go are the transaction, scan.go and
 // iterator.go the iterators, rpc.go counts every request, errors.go maps the client's
-// errors and fate.go tells whether a commit may have happened in spite of one, clock.go is
+// errors and outcome.go tells whether a commit may have happened in spite of one, clock.go is
 // the store's time, gc.go advances the safe point, register.go keeps prefixes apart.
 package tikv
 
@@ -218,7 +218,7 @@ func newEngine(ctx context.Context, o Options, store *tikv.KVStore, onePC bool) 
 // start reads the time, registers the prefix, reads the counters, and starts the background
 // work that keeps time and counters fresh.
 func (e *Engine) start() error {
-	ctx, cancel := context.WithTimeout(behind(e.ctx), e.opt.OpenTimeout)
+	ctx, cancel := context.WithTimeout(background(e.ctx), e.opt.OpenTimeout)
 	defer cancel()
 	id, err := e.timestamp(ctx)
 	if err != nil {
@@ -243,7 +243,7 @@ func (e *Engine) Close() error {
 	}
 	close(e.stop)
 	e.wg.Wait() // a commit that is cut off would leave locks
-	ctx, cancel := context.WithTimeout(behind(context.Background()), e.opt.Timeout)
+	ctx, cancel := context.WithTimeout(background(context.Background()), e.opt.Timeout)
 	defer cancel()
 	err := e.counters.leave(ctx, e)
 	if err != nil {

@@ -36,7 +36,7 @@ func (u *unreliable) SendRequest(ctx context.Context, addr string, req *tikvrpc.
 	default:
 		return u.Client.SendRequest(ctx, addr, req, timeout)
 	}
-	if u.calm.Load() || ctx.Value(behindKey{}) != nil {
+	if u.calm.Load() || ctx.Value(backgroundKey{}) != nil {
 		return u.Client.SendRequest(ctx, addr, req, timeout)
 	}
 	u.sent.Add(1)

@@ -57,7 +57,7 @@ func (v *view) enter() error {
 	case v.ctx == nil:
 		parent := v.e.ctx
 		if v.o.Background {
-			parent = behind(parent)
+			parent = background(parent)
 		}
 		v.ctx, v.cancel = context.WithDeadline(parent, v.deadline)
 	}

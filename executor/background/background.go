@@ -68,7 +68,7 @@ const (
 // Worker does the background work of one executor.
 type Worker struct {
 	Options
-	regime regime
+	store storeWorker
 
 	off  atomic.Bool   // see SetActive
 	hold atomic.Bool   // see Hold
@@ -83,8 +83,8 @@ type Worker struct {
 	expiryRetry, clearRetry, countRetry            retry
 }
 
-// regime is the part of a Worker that depends on whether other processes use the store.
-type regime interface {
+// storeWorker is the part of a Worker that depends on whether other processes use the store.
+type storeWorker interface {
 	// leads reports whether this process does the background work.
 	leads() bool
 	// sweepDue reports whether this process may have something to expire. It is called
@@ -111,11 +111,11 @@ type regime interface {
 func New(o Options) *Worker {
 	w := &Worker{Options: o, soon: make(chan struct{}, 1)}
 	if o.Engine.Capabilities().Shared {
-		w.regime = newLeader(w)
+		w.store = newLeader(w)
 	} else {
-		w.regime = newLocal(w)
+		w.store = newLocal(w)
 	}
-	o.Executor.OnDeferred(w.regime.deferred)
+	o.Executor.OnDeferred(w.store.deferred)
 	return w
 }
 
@@ -153,7 +153,9 @@ func (w *Worker) Follow(on bool) { w.led.Store(on) }
 func (w *Worker) SetActive(on bool) { w.off.Store(!on) }
 
 // rests reports whether this process must not expire keys at present.
-func (w *Worker) rests() bool { return w.off.Load() || w.hold.Load() || w.led.Load() || !w.regime.leads() }
+func (w *Worker) rests() bool {
+	return w.off.Load() || w.hold.Load() || w.led.Load() || !w.store.leads()
+}
 
 // Run does the work until ctx ends.
 func (w *Worker) Run(ctx context.Context) {
@@ -173,7 +175,7 @@ func (w *Worker) Run(ctx context.Context) {
 		case <-w.soon:
 		}
 		pause := sweepEvery
-		if due := w.regime.sweepDue(); !w.rests() {
+		if due := w.store.sweepDue(); !w.rests() {
 			var wait time.Duration
 			if due {
 				wait, _ = w.sweepOnce(ctx)
@@ -201,7 +203,7 @@ func (w *Worker) sweepOnce(ctx context.Context) (wait time.Duration, err error) 
 	if w.hold.Load() || w.led.Load() {
 		return 0, nil
 	}
-	end, ok := w.regime.beginSweep()
+	end, ok := w.store.beginSweep()
 	if !ok {
 		return 0, nil
 	}
@@ -209,7 +211,7 @@ func (w *Worker) sweepOnce(ctx context.Context) (wait time.Duration, err error) 
 	start := time.Now()
 	w.cycles.Add(1)
 	for more := true; more && err == nil && ctx.Err() == nil; {
-		more, err = w.regime.sweep(ctx)
+		more, err = w.store.sweep(ctx)
 	}
 	wait = w.outcome(&w.expiryRetry, "expiring keys failed", err)
 	took := time.Since(start)
@@ -257,9 +259,9 @@ func fetchDue(tx *keyspace.Tx, list []keyspace.Due) {
 	}
 }
 
-// clearLoop clears at the start, and whenever the regime says so.
+// clearLoop clears at the start, and whenever its store says so.
 func (w *Worker) clearLoop(ctx context.Context) {
-	wake, every := w.regime.clearWhen()
+	wake, every := w.store.clearWhen()
 	again := time.NewTimer(every)
 	defer again.Stop()
 	if every == 0 {
@@ -287,7 +289,7 @@ func (w *Worker) clearLoop(ctx context.Context) {
 // whose turn it is.
 func (w *Worker) Clear(ctx context.Context) error {
 	defer w.clearing.Store(false)
-	return w.regime.clear(ctx)
+	return w.store.clear(ctx)
 }
 
 // clearStepwise runs step, which clears some rows and reports whether there are more, in

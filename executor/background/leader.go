@@ -38,7 +38,7 @@ const (
 	sweepRounds  = 100 // how often one sweep goes through the groups that have more
 )
 
-// leader is the regime of a store that several processes share.
+// leader is the storeWorker of a store that several processes share.
 type leader struct {
 	*Worker
 	// stored counts the commits of this process that have stored rows for background work,
@@ -47,7 +47,7 @@ type leader struct {
 	stored, unlisted atomic.Uint64
 	// sweepMu is held during a sweep, clearMu while rows are cleared.
 	sweepMu, clearMu sync.Mutex
-	expiry, garbage  rota
+	expiry, garbage  schedule
 	dead             int64 // when flushed databases were last looked for
 }
 
@@ -56,7 +56,7 @@ func newLeader(w *Worker) *leader { return &leader{Worker: w} }
 // Deferred returns how many commits of this process have stored rows for background work.
 // The rows are in the store before they are counted. On a store of one process it is 0.
 func (w *Worker) Deferred() uint64 {
-	if l, ok := w.regime.(*leader); ok {
+	if l, ok := w.store.(*leader); ok {
 		return l.stored.Load()
 	}
 	return 0
@@ -86,22 +86,22 @@ func (l *leader) catalogHolds(f func()) (holds bool, err error) {
 	return holds, nil
 }
 
-// rota schedules the groups of slots, so that each has its turn once in a period.
-type rota struct {
-	led   bool   // this process has been the leader since the last turn
-	idle  bool   // nothing was stored for a while
-	news  uint64 // Options.News plus unlisted at the last call of hear
-	heard int64  // when that changed, in milliseconds
-	since int64  // in milliseconds: when turns began to be counted
-	given int64  // turns since then
-	next  int
+// schedule schedules the groups of slots, so that each has its turn once in a period.
+type schedule struct {
+	led    bool   // this process has been the leader since the last turn
+	idle   bool   // nothing was stored for a while
+	news   uint64 // Options.News plus unlisted at the last call of noteNews
+	newsAt int64  // when that changed, in milliseconds
+	since  int64  // in milliseconds: when turns began to be counted
+	given  int64  // turns since then
+	next   int
 	// rounds is how often the sweep under way may still go through the groups.
 	rounds int
 }
 
-// turn returns the groups whose turn it is: none, or a share of them at least. A process
+// due returns the groups whose turn it is: none, or a share of them at least. A process
 // that has just become the leader gets all groups.
-func (r *rota) turn(now int64, period time.Duration) (groups []int) {
+func (r *schedule) due(now int64, period time.Duration) (groups []int) {
 	owed := (now-r.since)*keyspace.Groups/period.Milliseconds() - r.given
 	switch {
 	case !r.led || owed < 0 || owed > keyspace.Groups:
@@ -119,18 +119,18 @@ func (r *rota) turn(now int64, period time.Duration) (groups []int) {
 	return groups
 }
 
-// hear notes whether rows may have been stored that this process does not know of. It
-// reports true if so and the rota was idle before.
-func (r *rota) hear(l *leader, now int64, period time.Duration) (woken bool) {
+// noteNews notes whether rows may have been stored that this process does not know of. It
+// reports true if so and the schedule was idle before.
+func (r *schedule) noteNews(l *leader, now int64, period time.Duration) (woken bool) {
 	if l.News == nil {
 		return false
 	}
 	news := l.News() + l.unlisted.Load()
 	was := r.idle
-	if news != r.news || now < r.heard {
-		r.news, r.heard, r.idle = news, now, false
+	if news != r.news || now < r.newsAt {
+		r.news, r.newsAt, r.idle = news, now, false
 	} else {
-		r.idle = now-r.heard >= 2*period.Milliseconds() // all groups were read since
+		r.idle = now-r.newsAt >= 2*period.Milliseconds() // all groups were read since
 	}
 	if r.idle != was {
 		r.since, r.given = now, 0 // the period changes
@@ -160,13 +160,13 @@ func (l *leader) beginSweep() (end func(), ok bool) {
 	}
 	l.sweepMu.Lock()
 	r, now, period := &l.expiry, l.Clock().UnixMilli(), expiryEvery
-	if r.hear(l, now, period) {
+	if r.noteNews(l, now, period) {
 		r.led = false // clients wait for expiry events: read all groups now
 	}
 	if r.idle {
 		period = expiryIdle
 	}
-	for _, group := range r.turn(now, period) {
+	for _, group := range r.due(now, period) {
 		l.Space.Unknown(group)
 	}
 	r.rounds = sweepRounds
@@ -268,10 +268,10 @@ func (l *leader) clear(ctx context.Context) error {
 		return nil
 	}
 	period := garbageEvery
-	if l.garbage.hear(l, now, period); l.garbage.idle {
+	if l.garbage.noteNews(l, now, period); l.garbage.idle {
 		period = garbageIdle
 	}
-	err := l.clearGroups(ctx, l.garbage.turn(now, period))
+	err := l.clearGroups(ctx, l.garbage.due(now, period))
 	if err != nil {
 		l.garbage.led = false // not all of them have had their turn
 	}

@@ -202,19 +202,19 @@ func TestGroupsAreReadInTurn(t *testing.T) {
 	a.sweep()
 	equal(t, "without time", a.eng.Trips()-before, 0)
 
-	var r rota
+	var r schedule
 	seen := map[int]int{}
-	equal(t, "at first", len(r.turn(1000, time.Second)), keyspace.Groups)
+	equal(t, "at first", len(r.due(1000, time.Second)), keyspace.Groups)
 	for now := int64(1007); now <= 2000; now += 7 {
-		for _, group := range r.turn(now, time.Second) {
+		for _, group := range r.due(now, time.Second) {
 			seen[group]++
 		}
 	}
 	if len(seen) < keyspace.Groups-keyspace.Groups/shares {
 		t.Errorf("%d groups had a turn", len(seen))
 	}
-	equal(t, "late", len(r.turn(10_000, time.Second)), keyspace.Groups)
-	equal(t, "the clock went back", len(r.turn(9000, time.Second)), keyspace.Groups)
+	equal(t, "late", len(r.due(10_000, time.Second)), keyspace.Groups)
+	equal(t, "the clock went back", len(r.due(9000, time.Second)), keyspace.Groups)
 }
 
 // Keys that others write at the same time are left alone, the others go.

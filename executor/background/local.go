@@ -12,7 +12,7 @@ import (
 // sweepStep is how many keys are expired per commit.
 const sweepStep = 64
 
-// local is the regime of a store that no other process uses: the keyspace knows when the
+// local is the storeWorker of a store that no other process uses: the keyspace knows when the
 // next key is due, and only commits of this process store garbage rows.
 type local struct {
 	*Worker

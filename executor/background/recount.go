@@ -75,7 +75,7 @@ func (w *Worker) countAll(db int, stop func() bool) (*keyspace.Recount, error) {
 func (w *Worker) beginRecount(db int) (r *keyspace.Recount, err error) {
 	for range recountTries {
 		var failed error
-		holds, err := w.regime.catalogHolds(func() { r, failed = w.Space.BeginRecount(db) })
+		holds, err := w.store.catalogHolds(func() { r, failed = w.Space.BeginRecount(db) })
 		if err = errors.Join(err, failed); err != nil || holds {
 			return r, err
 		}
@@ -100,7 +100,7 @@ func (w *Worker) recountLoop(ctx context.Context) {
 		case <-tick.C:
 		}
 		now := w.Clock()
-		if !last.IsZero() && now.Sub(last) < recountEvery || !w.regime.leads() {
+		if !last.IsZero() && now.Sub(last) < recountEvery || !w.store.leads() {
 			continue
 		}
 		if due = due || w.RecountDue(); !due {
@@ -109,7 +109,7 @@ func (w *Worker) recountLoop(ctx context.Context) {
 		last = now
 		var err error
 		for db := 0; db < w.Space.Databases() && err == nil; db++ {
-			_, err = w.Recount(db, func() bool { return ctx.Err() != nil || !w.regime.leads() })
+			_, err = w.Recount(db, func() bool { return ctx.Err() != nil || !w.store.leads() })
 		}
 		if !errors.Is(err, errGivenUp) && w.outcome(&w.countRetry, "counting keys failed", err) > 0 {
 			last = now.Add(recountAgain - recountEvery)

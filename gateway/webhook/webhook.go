@@ -30,7 +30,7 @@ type Options struct {
 	// Hooks returns the webhooks of a channel.
 	Hooks func(channel string) ([]*Hook, error)
 	// Channels calls visit for each channel that has webhooks with messages to deliver. It is
-	// called when this process becomes the leader, after Look, and every Every.
+	// called when this process becomes the leader, after Refresh, and every Every.
 	Channels func(ctx context.Context, visit func(channel string)) error
 	// Leads reports whether this process is the leader, which delivers.
 	Leads func() bool
@@ -40,7 +40,7 @@ type Options struct {
 	// Workers is how many deliveries are under way at once; 0 is 64.
 	Workers int
 	// Every is the time between two calls of Channels; 0 is ten minutes. It is a safety net:
-	// Hint is called for every message, and Look when hints may have been lost.
+	// Hint is called for every message, and Refresh when hints may have been lost.
 	Every time.Duration
 }
 
@@ -147,7 +147,7 @@ func (d *Dispatcher) Run(ctx context.Context) {
 					case <-led.Done():
 					case <-time.After(storeRetry):
 					}
-					d.Look()
+					d.Refresh()
 				}
 			})
 		}
@@ -167,8 +167,8 @@ func (d *Dispatcher) Run(ctx context.Context) {
 // noted just before.
 func (d *Dispatcher) Hint(channel string) { d.hints.add(channel) }
 
-// Look makes the dispatcher call Channels soon, since hints may have been lost.
-func (d *Dispatcher) Look() {
+// Refresh makes the dispatcher call Channels soon, since hints may have been lost.
+func (d *Dispatcher) Refresh() {
 	d.hints.mu.Lock()
 	defer d.hints.mu.Unlock()
 	d.hints.lost = true
@@ -303,7 +303,7 @@ func (d *Dispatcher) notice(channel string) {
 
 // queueLocked puts a task into the queue of the workers.
 func (d *Dispatcher) queueLocked(t *task) {
-	t.unwait()
+	t.cancelWait()
 	if t.queued || d.tasks[t.taskKey] != t {
 		return
 	}
@@ -317,8 +317,8 @@ func (d *Dispatcher) queueLocked(t *task) {
 	}
 }
 
-// unwait cancels a task's blocking fetch and its timer.
-func (t *task) unwait() {
+// cancelWait cancels a task's blocking fetch and its timer.
+func (t *task) cancelWait() {
 	if t.fetch != nil && t.fetch.cancel != nil {
 		t.fetch.cancel()
 	}
@@ -330,7 +330,7 @@ func (t *task) unwait() {
 
 // dropLocked forgets a task.
 func (d *Dispatcher) dropLocked(t *task) {
-	t.unwait()
+	t.cancelWait()
 	if d.tasks[t.taskKey] == t {
 		delete(d.tasks, t.taskKey)
 	}

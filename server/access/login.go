@@ -62,8 +62,8 @@ func Host(addr string) netip.Prefix {
 
 // Fail notes a failed login. It returns how long to delay the answer, and whether too many
 // answers are delayed already (full): the connection is then to be closed. Unless full, Done
-// is to be called after a delay. say is how many failures to log now, or 0.
-func (l *Logins) Fail(host netip.Prefix, now time.Time) (delay time.Duration, full bool, say int) {
+// is to be called after a delay. logCount is how many failures to log now, or 0.
+func (l *Logins) Fail(host netip.Prefix, now time.Time) (delay time.Duration, full bool, logCount int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	f := l.find(host, now)
@@ -71,16 +71,16 @@ func (l *Logins) Fail(host netip.Prefix, now time.Time) (delay time.Duration, fu
 	f.unlogged++
 	f.last = now
 	if now.Sub(f.logged) >= logLoginEvery && now.Sub(l.logged) >= logLoginGap {
-		say, f.unlogged, f.logged, l.logged = f.unlogged, 0, now, now
+		logCount, f.unlogged, f.logged, l.logged = f.unlogged, 0, now, now
 	}
 	if f.count <= freeFailures {
-		return 0, false, say
+		return 0, false, logCount
 	}
 	if f.delayed >= delayedLogins {
-		return 0, true, say
+		return 0, true, logCount
 	}
 	f.delayed++
-	return min(longestDelay, time.Duration(f.count-freeFailures)*failureStep), false, say
+	return min(longestDelay, time.Duration(f.count-freeFailures)*failureStep), false, logCount
 }
 
 // find returns the failures of an address, with the count reset if they are old.

@@ -32,7 +32,7 @@ func TestLinks(t *testing.T) {
 	peer := fleet.ID{0xab}
 	var c Cluster
 	c.Init(linked{peer})
-	c.BeAlone(fleet.Member{ID: fleet.ID{1}})
+	c.SetSolo(fleet.Member{ID: fleet.ID{1}})
 	w := &wire.Writer{Proto: 3}
 	if err := c.view(&admin.Call{Reply: w, Client: caller{}}).writeLinks(); err != nil {
 		t.Fatal(err)

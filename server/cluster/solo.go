@@ -31,8 +31,8 @@ func (s *solo) Announce(change func(*fleet.Member)) {
 	s.division.Store(&d)
 }
 
-// BeAlone makes this server a cluster with self as the only member.
-func (c *Cluster) BeAlone(self fleet.Member) {
+// SetSolo makes this server a cluster with self as the only member.
+func (c *Cluster) SetSolo(self fleet.Member) {
 	s := new(solo)
 	s.division.Store(&fleet.Division{Members: []fleet.Member{self}, Epoch: 1})
 	c.SetFleet(s)

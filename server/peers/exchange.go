@@ -68,8 +68,8 @@ type Options struct {
 	Secret   [32]byte // shared by all front ends of the store
 	Source   Source
 	Listener net.Listener // where the others connect; it is closed in the end
-	// LookEvery is how often keys at which clients wait are checked without a notice: 0 is 1 s.
-	LookEvery time.Duration
+	// CheckEvery is how often keys at which clients wait are checked without a notice: 0 is 1 s.
+	CheckEvery time.Duration
 	bus.Timing
 }
 
@@ -95,13 +95,13 @@ type Server struct {
 
 // Exchange is this front end's part in the exchange with the others.
 type Exchange struct {
-	srv      Server
-	source   Source
-	hub      *bus.Hub
-	follower *bus.Follower
-	stop     context.CancelFunc
-	work     sync.WaitGroup
-	second   time.Duration // interval of settle and check
+	srv        Server
+	source     Source
+	hub        *bus.Hub
+	follower   *bus.Follower
+	stop       context.CancelFunc
+	work       sync.WaitGroup
+	checkEvery time.Duration // interval of settle and check
 
 	wake  chan struct{} // more may be wanted than before
 	moved chan struct{} // the list of others has changed
@@ -111,8 +111,8 @@ type Exchange struct {
 	used   bus.Interest // what was wanted at the last look
 	raised atomic.Pointer[raisedInterest]
 
-	theirs  bus.Interest  // what the others want; with the hub's lock
-	classes atomic.Uint32 // of the events that they want
+	peerInterest bus.Interest  // what the others want; with the hub's lock
+	peerClasses  atomic.Uint32 // of the events that they want
 }
 
 // raisedInterest is what the others were asked for.
@@ -125,7 +125,7 @@ type raisedInterest struct {
 // the caller's.
 func New(o Options, s Server) (*Exchange, error) {
 	p := &Exchange{
-		srv: s, source: o.Source, second: cmp.Or(o.LookEvery, time.Second),
+		srv: s, source: o.Source, checkEvery: cmp.Or(o.CheckEvery, time.Second),
 		wake: make(chan struct{}, 1), moved: make(chan struct{}, 1),
 	}
 	p.raised.Store(&raisedInterest{})
@@ -136,7 +136,7 @@ func New(o Options, s Server) (*Exchange, error) {
 	var err error
 	p.hub, err = bus.Listen(bus.HubOptions{
 		Listener: o.Listener, Secret: o.Secret, Self: o.Self, TLS: serve, Log: s.Log, Timing: o.Timing,
-		Changed: p.setTheirs, Came: o.Source.Came, Queue: s.SendBuffer,
+		Changed: p.setPeerInterest, Came: o.Source.Came, Queue: s.SendBuffer,
 	})
 	if err != nil {
 		return nil, err
@@ -154,10 +154,10 @@ func New(o Options, s Server) (*Exchange, error) {
 // see Ready.
 func (p *Exchange) Start() {
 	p.hub.Start()
-	p.srv.Executor.OnWait(p.Look)
+	p.srv.Executor.OnWait(p.RaiseInterest)
 	p.source.OnChange(func() { signal(p.moved) })
 	p.follower.SetPeers(p.source.Peers())
-	p.Look()
+	p.RaiseInterest()
 }
 
 // Stop ends the connections to and from other front ends. Those then look for
@@ -227,7 +227,7 @@ func (p *Exchange) run(ctx context.Context) {
 		}
 		// While nobody wants anything, nothing is done.
 		if tick == nil && !p.raised.Load().Empty() {
-			tick = time.NewTicker(p.second)
+			tick = time.NewTicker(p.checkEvery)
 			ticks = tick.C
 		}
 	}
@@ -246,8 +246,8 @@ func (p *Exchange) need() (i bus.Interest) {
 	return i
 }
 
-// Look raises the interest soon if clients need more than before. It does not wait.
-func (p *Exchange) Look() {
+// RaiseInterest raises the interest soon if clients need more than before. It does not wait.
+func (p *Exchange) RaiseInterest() {
 	if !p.need().Without(p.raised.Load().Interest).Empty() {
 		signal(p.wake)
 	}
@@ -290,14 +290,14 @@ func (p *Exchange) settle() bool {
 // invalidated, while a front end is not connected.
 func (p *Exchange) check() {
 	if p.follower.Synced() {
-		p.srv.Executor.WakeSome(lookAtOnce) // thousands may wait at a key of their own
+		p.srv.Executor.WakeSome(wokenAtOnce) // thousands may wait at a key of their own
 	} else {
 		p.missed(true, true)
 	}
 }
 
-// lookAtOnce is how many keys check wakes at most.
-const lookAtOnce = 100
+// wokenAtOnce is how many keys check wakes at most.
+const wokenAtOnce = 100
 
 // Effects implements bus.Handler.
 func (p *Exchange) Effects(_ string, fx *keyspace.Effects) {
@@ -305,7 +305,7 @@ func (p *Exchange) Effects(_ string, fx *keyspace.Effects) {
 	for _, r := range fx.Woken {
 		p.srv.Executor.Wake(r)
 	}
-	if fx.Unready {
+	if fx.UntrackedReady {
 		p.srv.Executor.WakeAll()
 	}
 }
@@ -333,13 +333,13 @@ func (p *Exchange) missed(keys, waiting bool) {
 	}
 }
 
-// setTheirs is told what the others want to hear. The hub's lock is held.
-func (p *Exchange) setTheirs(i bus.Interest) {
+// setPeerInterest is told what the others want to hear. The hub's lock is held.
+func (p *Exchange) setPeerInterest(i bus.Interest) {
 	space := p.srv.Executor.Space()
-	space.Observers.Add(count(i.Keys) - count(p.theirs.Keys))
-	space.Waiting.Add(count(i.Waiting) - count(p.theirs.Waiting))
-	p.theirs = i
-	p.classes.Store(uint32(i.Events))
+	space.Observers.Add(count(i.Keys) - count(p.peerInterest.Keys))
+	space.Waiting.Add(count(i.Waiting) - count(p.peerInterest.Waiting))
+	p.peerInterest = i
+	p.peerClasses.Store(uint32(i.Events))
 	p.srv.NoteEvents()
 }
 
@@ -348,11 +348,11 @@ func count(b bool) int64 { return admin.BoolInt(b) }
 // Tell sends the effects of an execution here to the other front ends.
 func (p *Exchange) Tell(fx *keyspace.Effects) { p.hub.Tell(fx) }
 
-// TheyWant returns the interest of the other front ends.
-func (p *Exchange) TheyWant() bus.Interest { return p.hub.Interest() }
+// PeerInterest returns the interest of the other front ends.
+func (p *Exchange) PeerInterest() bus.Interest { return p.hub.Interest() }
 
-// TheirClasses returns the classes of events that the other front ends need.
-func (p *Exchange) TheirClasses() keyspace.Class { return keyspace.Class(p.classes.Load()) }
+// PeerClasses returns the classes of events that the other front ends need.
+func (p *Exchange) PeerClasses() keyspace.Class { return keyspace.Class(p.peerClasses.Load()) }
 
 // Announce has the others told what a client is about to want. It returns a function that
 // waits until they know, or ctx ends; nil if they know already.

@@ -185,7 +185,7 @@ func (s members) Peers() (list []bus.Peer) {
 func (s members) Came(id string) {
 	known := slices.ContainsFunc(s.Peers(), func(p bus.Peer) bool { return p.ID == id })
 	if !known {
-		s.Look()
+		s.Refresh()
 	}
 }
 

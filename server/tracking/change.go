@@ -16,7 +16,7 @@ func (t *Table) Changed(fx *keyspace.Effects, ticket engine.Ticket) {
 		return
 	}
 	t.told.Add(1)
-	all := fx.Unseen || fx.Flushed
+	all := fx.UntrackedTouch || fx.Flushed
 	for i := range fx.Touched {
 		touch := &fx.Touched[i]
 		if touch.Key == nil {

@@ -19,7 +19,7 @@
 //     invalidated.
 //  4. Writers note changed keys only while Observers is not zero. Changes that a batch makes
 //     before the first client tracks, and commits after it, are not noted; such a batch
-//     has Effects.Unseen set, and everything is invalidated.
+//     has Effects.UntrackedTouch set, and everything is invalidated.
 //
 // With a redirection the message goes to another connection, where it may come
 // before the reply: the client must not keep a reply whose key was invalidated

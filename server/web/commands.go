@@ -58,20 +58,20 @@ func (s *Commands) close() {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
-	s.stir()
+	s.wakeSettler()
 	s.settled.Wait()
 }
 
-// stir wakes settle. It does not wait.
-func (s *Commands) stir() {
+// wakeSettler wakes settle. It does not wait.
+func (s *Commands) wakeSettler() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
 	}
 }
 
-// when has tell called once a ticket is durable, or with an error if it never will be.
-func (s *Commands) when(ticket engine.Ticket, tell func(err error)) {
+// onDurable calls tell once a ticket is durable, or with an error if it never will be.
+func (s *Commands) onDurable(ticket engine.Ticket, tell func(err error)) {
 	s.mu.Lock()
 	if s.eng == nil || s.closed {
 		s.mu.Unlock()
@@ -80,7 +80,7 @@ func (s *Commands) when(ticket engine.Ticket, tell func(err error)) {
 	}
 	s.list = append(s.list, unsettled{ticket, tell})
 	s.mu.Unlock()
-	s.stir()
+	s.wakeSettler()
 }
 
 var errStopping = command.Error("UNAVAILABLE the server is shutting down")
@@ -149,7 +149,7 @@ func (s *Commands) Run(ctx context.Context, args ...[]byte) (store.Reply, error)
 	s.host.Ran(c.Cmd, time.Since(begin), c.Failed)
 	if ticket > x.Engine().Durable() {
 		durable := make(chan error, 1)
-		s.when(ticket, func(err error) { durable <- err })
+		s.onDurable(ticket, func(err error) { durable <- err })
 		select {
 		case err = <-durable:
 		case <-ctx.Done():
@@ -197,7 +197,7 @@ func (s *Commands) Await(args [][]byte, done func(store.Reply, error)) (cancel f
 	if ticket <= x.Engine().Durable() {
 		tell(nil)
 	} else {
-		s.when(ticket, tell)
+		s.onDurable(ticket, tell)
 	}
 	return a.cancel
 }
@@ -229,7 +229,7 @@ func (a *awaiting) limit() {
 // delayed: settle does the rest.
 func (a *awaiting) served(w *executor.Waiter) {
 	a.s.host.Ran(a.cmd, 0, w.Failed)
-	a.s.when(w.Ticket, func(err error) {
+	a.s.onDurable(w.Ticket, func(err error) {
 		if a.end() { // else cancel gives the reply back
 			a.tell(w.Reply(), err)
 			w.Release()

@@ -65,7 +65,7 @@ func (w *Web) Heard(events []keyspace.Event) {
 // Missed is called when events of other front ends may have been lost.
 func (w *Web) Missed() {
 	if w.Hooked() {
-		w.hooks.Look()
+		w.hooks.Refresh()
 	}
 }
 

@@ -230,7 +230,7 @@ func (w *Web) Attach() {
 
 // Durable is called whenever more commits are durable, or the store has failed. It does not
 // wait.
-func (w *Web) Durable() { w.commands.stir() }
+func (w *Web) Durable() { w.commands.wakeSettler() }
 
 // Stop answers the requests that wait with an empty result, and ends. ctx bounds the time.
 func (w *Web) Stop(ctx context.Context) {

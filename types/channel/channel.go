@@ -180,7 +180,7 @@ func (c *Channel) decode(m keyspace.Meta) {
 func (c *Channel) encode() []byte {
 	b := keyspace.AppendRef(c.body[:0], c.ref)
 	times := keyspace.FieldTimes{Next: c.next, End: c.end}
-	if c.stays() {
+	if c.keptWhenEmpty() {
 		times.End = 0
 	}
 	b = keyspace.AppendFieldTimes(b, times)
@@ -232,8 +232,8 @@ func (c *Channel) Subscribers() int64 { return int64(c.subscribers) }
 // Settings returns what CHCONFIG has set.
 func (c *Channel) Settings() Settings { return c.settings }
 
-// stays reports whether the channel exists even without messages and subscribers.
-func (c *Channel) stays() bool { return c.settings != Settings{} || c.flags&flagKept != 0 }
+// keptWhenEmpty reports whether the channel exists even without messages and subscribers.
+func (c *Channel) keptWhenEmpty() bool { return c.settings != Settings{} || c.flags&flagKept != 0 }
 
 // create creates the channel if it does not exist. seed, a random number of the
 // execution, goes into the secret.
@@ -273,7 +273,7 @@ func (c *Channel) Save() (gone bool) {
 		return false
 	}
 	c.dirty = false
-	if c.rows == 0 && c.subscribers == 0 && !c.stays() {
+	if c.rows == 0 && c.subscribers == 0 && !c.keptWhenEmpty() {
 		if c.old.Exists() {
 			c.tx.Remove(c.key, c.old)
 		}
@@ -299,8 +299,8 @@ func (c *Channel) life() int64 {
 // Expire is the lifetime of new messages and subscribers, in milliseconds.
 func (c *Channel) Expire() int64 { return c.life() }
 
-// dies updates the times of the meta row for a message or subscriber that dies at at.
-func (c *Channel) dies(at int64) {
+// noteDeath updates the times of the meta row for a message or subscriber that dies at at.
+func (c *Channel) noteDeath(at int64) {
 	if at > c.end {
 		c.end, c.dirty = at, true
 	}

@@ -16,8 +16,8 @@ func Clock(position int64) int64 {
 	return n - MaxClock
 }
 
-// At is the newest position with the clock, among those up to the channel's last.
-func (c *Channel) At(clock int64) int64 {
+// PositionOf is the newest position with the clock, among those up to the channel's last.
+func (c *Channel) PositionOf(clock int64) int64 {
 	back := (Clock(c.last) - clock) % clocks
 	if back < 0 {
 		back += clocks

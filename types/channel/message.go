@@ -76,7 +76,7 @@ func (c *Channel) Publish(id, content []byte, life int64, seed uint64) (position
 		m.flags = msgTimed // an older message dies later
 	}
 	for _, hook := range c.rules.Hooks {
-		c.hook(hook, m.Death)
+		c.ensureHook(hook, m.Death)
 	}
 	c.last++
 	c.rows++
@@ -91,7 +91,7 @@ func (c *Channel) Publish(id, content []byte, life int64, seed uint64) (position
 	} else {
 		c.latest = m.Death
 	}
-	c.dies(m.Death)
+	c.noteDeath(m.Death)
 	c.trim()
 	c.tx.Awaken(c.key)
 	return c.last, true

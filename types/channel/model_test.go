@@ -50,7 +50,7 @@ func (d *direct) Subscribe(key, name, from string) (clock int64, created bool) {
 		if from == "first" {
 			at = c.First() - 1
 		} else if n, err := strconv.ParseInt(from, 10, 64); err == nil {
-			at = max(c.At(n), c.First()-1)
+			at = max(c.PositionOf(n), c.First()-1)
 		}
 		var s channel.Subscriber
 		s, created = c.Subscribe([]byte(name), at, seed)

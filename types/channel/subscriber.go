@@ -107,7 +107,7 @@ func (c *Channel) live(s *Subscriber, life int64) {
 	s.death = (c.tx.Now + life + 2*step - 1) &^ (step - 1)
 	c.addDue(s)
 	c.putSubscriber(s)
-	c.dies(s.death)
+	c.noteDeath(s.death)
 }
 
 // pageNames is about the most names in a score row, if all subscribers die at the same
@@ -195,9 +195,9 @@ func (c *Channel) removeRow(s *Subscriber) {
 	c.dirty = true
 }
 
-// hook makes sure that a subscriber which a rule names exists, before the message that is
+// ensureHook makes sure that a subscriber which a rule names exists, before the message that is
 // about to be published, and that it lives at least as long as the message.
-func (c *Channel) hook(name string, death int64) {
+func (c *Channel) ensureHook(name string, death int64) {
 	s, found := c.row([]byte(name))
 	life := max(c.life(), death-c.tx.Now)
 	if found && s.death > c.tx.Now {

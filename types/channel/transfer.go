@@ -126,7 +126,7 @@ func (b *Builder) Message(position, born, death int64, id, content []byte, trimm
 	}
 	c.addID(hash, position, entries)
 	c.putMessage(&m)
-	c.dies(death)
+	c.noteDeath(death)
 	c.tx.Release(held)
 	return true
 }
@@ -150,7 +150,7 @@ func (b *Builder) Subscriber(name []byte, at, death int64) bool {
 	s := Subscriber{Name: bytes.Clone(name), At: at, death: death}
 	c.addDue(&s)
 	c.putSubscriber(&s)
-	c.dies(death)
+	c.noteDeath(death)
 	return true
 }
 

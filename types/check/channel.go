@@ -15,7 +15,7 @@ type channel struct {
 	value
 	last, first, chain, ids, bytes, latest, end int64
 	subscribers, buckets                        uint32
-	stays                                       bool
+	keptWhenEmpty                               bool
 
 	idRows, idEntries, dues, dueRows digest
 	readable, content, previous      int64
@@ -45,7 +45,7 @@ func newChannel(s *keyspace.Subject) keyspace.Judge {
 	expire, maxLen, maxBytes := number(7), number(8), number(9)
 	j.subscribers, j.buckets = binary.BigEndian.Uint32(b[80:]), binary.BigEndian.Uint32(b[84:])
 	flags := b[88]
-	j.stays = expire != 0 || maxLen != 0 || maxBytes != 0 || flags != 0
+	j.keptWhenEmpty = expire != 0 || maxLen != 0 || maxBytes != 0 || flags != 0
 	switch {
 	case flags > 1:
 		s.Wrong("it has the flags %x", flags)
@@ -104,7 +104,7 @@ func nextName(names []byte) (name, rest []byte, ok bool) {
 	return names[1 : 1+names[0]], names[1+names[0]:], true
 }
 
-func (j *channel) dies(at int64) {
+func (j *channel) noteDeath(at int64) {
 	if j.soonest == 0 || at < j.soonest {
 		j.soonest = at
 	}
@@ -147,7 +147,7 @@ func (j *channel) message(rest, value []byte) {
 		return
 	}
 	j.rows++
-	j.dies(death)
+	j.noteDeath(death)
 	j.buf = entryOf(j.buf[:0], j.idHash(id), position)
 	j.idRows.add(j.buf)
 	content := len(value) - messageHead - len(id)
@@ -223,7 +223,7 @@ func (j *channel) subscriber(rest, value []byte) {
 	if at > j.last || death <= 0 {
 		j.WrongRow(keyspace.SubRow, rest, "it is at %d of %d, and dies at %d", at, j.last, death)
 	}
-	j.dies(death)
+	j.noteDeath(death)
 	j.buf = dueSubscriber(j.buf[:0], death, page, rest[1:])
 	j.dues.add(j.buf)
 }
@@ -250,11 +250,11 @@ func (j *channel) End() {
 	}
 	f := j.Meta.FieldTimes()
 	end := j.end
-	if j.stays {
+	if j.keptWhenEmpty {
 		end = 0
 	}
 	switch {
-	case j.rows == 0 && j.readers == 0 && !j.stays:
+	case j.rows == 0 && j.readers == 0 && !j.keptWhenEmpty:
 		j.Wrong("it is empty, and should not be there")
 	case j.soonest != 0 && (f.Next == 0 || f.Next > j.soonest+latestSweep):
 		j.Wrong("something in it dies at %d, and it is said to be swept at %d", j.soonest, f.Next)

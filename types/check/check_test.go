@@ -98,7 +98,7 @@ func TestHealthyLargeSortedSet(t *testing.T) {
 func TestMissesNoRow(t *testing.T) {
 	t.Parallel()
 	s := populate(t)
-	var teller keyspace.Teller
+	var teller keyspace.Describer
 	rows := rowsOf(t, s)
 	for _, r := range rows {
 		teller.Learn(r.key, r.value)

@@ -156,9 +156,9 @@ func (j *stream) agree(group uint32) {
 	}
 }
 
-// disowned reports the consumers' rows, of any group, without a matching row of a
+// compareOwned reports the consumers' rows, of any group, without a matching row of a
 // pending entry.
-func (j *stream) disowned() {
+func (j *stream) compareOwned() {
 	it := j.under([]byte{rowOwned})
 	defer it.Close()
 	for it.Next() {

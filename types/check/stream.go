@@ -245,6 +245,6 @@ func (j *stream) End() {
 		j.Wrong("it is said to have %d groups, and has %d", j.groups, j.groupRows)
 	}
 	if j.differ || j.owns != j.ownsOf {
-		j.disowned()
+		j.compareOwned()
 	}
 }

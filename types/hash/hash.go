@@ -186,12 +186,12 @@ func (h *Hash) Get(field []byte) (Entry, bool) {
 	return e, true
 }
 
-// Ahead prefetches the rows of fields that are about to be read, where that is worth while.
-func (h *Hash) Ahead(fields [][]byte) { h.ahead(fields, 1) }
+// Prefetch prefetches the rows of fields that are about to be read, where that is worth while.
+func (h *Hash) Prefetch(fields [][]byte) { h.prefetch(fields, 1) }
 
-func (h *Hash) ahead(fields [][]byte, step int) {
+func (h *Hash) prefetch(fields [][]byte, step int) {
 	if len(fields) > step && h.old.External() && !h.fresh {
-		h.rows.Ahead(fields, step)
+		h.rows.Prefetch(fields, step)
 	}
 }
 
@@ -199,7 +199,7 @@ func (h *Hash) ahead(fields [][]byte, step int) {
 // unfolds a packed hash that they would make unfold, or prefetches their rows.
 func (h *Hash) Expect(pairs [][]byte) {
 	if h.form != &h.packed {
-		h.ahead(pairs, 2)
+		h.prefetch(pairs, 2)
 		return
 	}
 	if int64(len(pairs)/2) > h.limits.HashEntries {

@@ -75,11 +75,11 @@ func Cached(b []byte) (n uint64, ok bool) {
 	return binary.LittleEndian.Uint64(b[8:]), b[15]&stale == 0
 }
 
-// Keep caches a cardinality.
-func Keep(b []byte, n uint64) { binary.LittleEndian.PutUint64(b[8:], n) }
+// SetCached caches a cardinality.
+func SetCached(b []byte, n uint64) { binary.LittleEndian.PutUint64(b[8:], n) }
 
-// Outdate marks the cached cardinality as out of date.
-func Outdate(b []byte) { b[15] |= stale }
+// Invalidate marks the cached cardinality as out of date.
+func Invalidate(b []byte) { b[15] |= stale }
 
 // Add adds an element and reports whether a register changed. The result may share
 // its bytes with b, which the caller must own. A sparse HyperLogLog that would be

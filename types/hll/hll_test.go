@@ -56,7 +56,7 @@ func TestRecorded(t *testing.T) {
 				t.Fatalf("%s: %d bytes, %s", line, len(h), got)
 			}
 			got, err := Count(h)
-			Keep(h, got)
+			SetCached(h, got)
 			if err != nil || got != count || sum(h) != after {
 				t.Fatalf("%s: counted %d, %s, %v", line, got, sum(h), err)
 			}
@@ -79,7 +79,7 @@ func TestRecorded(t *testing.T) {
 				to, _ = ToDense(to)
 			}
 			to, err := Raise(to, &all, 3000)
-			Outdate(to)
+			Invalidate(to)
 			if err != nil || sum(to) != want || len(to) != length {
 				t.Errorf("%s: %d bytes, %s, %v", line, len(to), sum(to), err)
 			}
@@ -100,7 +100,7 @@ func add(t *testing.T, h []byte, element string, limit int64) []byte {
 		t.Fatal(err)
 	}
 	if changed {
-		Outdate(h)
+		Invalidate(h)
 	}
 	return h
 }

@@ -129,7 +129,7 @@ func sparseRaise(b []byte, index int, rank byte, limit int64) (_ []byte, changed
 	}
 	b = slices.Replace(b, at, at+r.size, split...)
 	b = join(b, before)
-	Outdate(b)
+	Invalidate(b)
 	return b, true, nil
 }
 

@@ -108,7 +108,7 @@ func (r *rows) walk(from, to int64, reverse bool, visit func(e []byte) bool) {
 	if reverse {
 		i, step = to-1, -1
 	}
-	if n := to - from; n == 1 || n <= pointMax && r.tx.Near() {
+	if n := to - from; n == 1 || n <= pointMax && r.tx.Local() {
 		for ; i >= from && i < to; i += step {
 			row := r.row(i)
 			held := r.tx.Held()

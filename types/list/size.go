@@ -96,8 +96,8 @@ type limit struct {
 	count int64
 }
 
-// safety is the largest listpack if the limit is a number of elements.
-const safety = 8192
+// maxBytes is the largest listpack if the limit is a number of elements.
+const maxBytes = 8192
 
 // limitOf decodes the setting: a number of elements, or if negative, one of five
 // sizes.
@@ -113,7 +113,7 @@ func (l limit) exceeded(size, count int64) bool {
 	if l.bytes > 0 {
 		return size+overhead > l.bytes
 	}
-	return count > l.count || size+overhead > safety
+	return count > l.count || size+overhead > maxBytes
 }
 
 // folds reports whether a list that shrank is packed again: at half of the limit, so
@@ -122,7 +122,7 @@ func (l limit) folds(size, count int64) bool {
 	if l.bytes > 0 {
 		return size+overhead <= l.bytes/2
 	}
-	return count <= l.count/2 && (count == 1 || size+overhead <= safety)
+	return count <= l.count/2 && (count == 1 || size+overhead <= maxBytes)
 }
 
 // mayFold is folds for an unknown size: it returns false if folds must be false.

@@ -54,10 +54,10 @@ func (r *Rows) rowKey(member []byte) []byte {
 // Get returns the value of a member's row.
 func (r *Rows) Get(member []byte) (value []byte, found bool) { return r.Tx.GetRow(r.rowKey(member)) }
 
-// Ahead prefetches the rows of every step-th of members, from the first on, where that is
+// Prefetch prefetches the rows of every step-th of members, from the first on, where that is
 // worth while.
-func (r *Rows) Ahead(members [][]byte, step int) {
-	if !r.Tx.Ahead((len(members) + step - 1) / step) {
+func (r *Rows) Prefetch(members [][]byte, step int) {
+	if !r.Tx.WorthPrefetching((len(members) + step - 1) / step) {
 		return
 	}
 	for i := 0; i < len(members); i += step {

@@ -109,7 +109,7 @@ func (g *Group) Inter(visit func(member []byte) bool) {
 // worth while, members are collected in pages, whose rows in the others are prefetched.
 func (s *Set) eachAhead(others []*Set, visit func(member []byte) bool) {
 	large := func(t *Set) bool { return !t.Small() }
-	if !slices.ContainsFunc(others, large) || !s.tx.Ahead(int(min(s.Len(), aheadPage))) {
+	if !slices.ContainsFunc(others, large) || !s.tx.WorthPrefetching(int(min(s.Len(), prefetchPage))) {
 		if s.Small() || !s.tx.Writable {
 			s.Each(visit)
 		} else { // what is stored may be much
@@ -118,11 +118,11 @@ func (s *Set) eachAhead(others []*Set, visit func(member []byte) bool) {
 		return
 	}
 	var held []byte
-	page := make([][]byte, 0, aheadPage)
+	page := make([][]byte, 0, prefetchPage)
 	more := true
 	flush := func() {
 		for _, t := range others {
-			t.Ahead(page)
+			t.Prefetch(page)
 		}
 		for _, m := range page {
 			if more = more && visit(m); !more {
@@ -132,11 +132,11 @@ func (s *Set) eachAhead(others []*Set, visit func(member []byte) bool) {
 		held, page = held[:0], page[:0]
 	}
 	s.Each(func(m []byte) bool {
-		if len(page) == aheadPage || len(held)+len(m) > cap(held) {
+		if len(page) == prefetchPage || len(held)+len(m) > cap(held) {
 			if flush(); !more {
 				return false
 			}
-			held = slices.Grow(held, max(len(m), aheadPage*32))
+			held = slices.Grow(held, max(len(m), prefetchPage*32))
 		}
 		at := len(held)
 		held = append(held, m...)
@@ -148,8 +148,8 @@ func (s *Set) eachAhead(others []*Set, visit func(member []byte) bool) {
 	}
 }
 
-// aheadPage is the number of members that are prefetched together.
-const aheadPage = 256
+// prefetchPage is the number of members that are prefetched together.
+const prefetchPage = 256
 
 // Union visits the members that are in any set, until visit returns false. The large
 // sets come first, in a merge of their rows, which share the order of hashes. Above

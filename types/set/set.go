@@ -167,10 +167,10 @@ func (s *Set) Expect(first []byte, count int) {
 	}
 }
 
-// Ahead prefetches the rows of members that are about to be read, where that is worth while.
-func (s *Set) Ahead(members [][]byte) {
+// Prefetch prefetches the rows of members that are about to be read, where that is worth while.
+func (s *Set) Prefetch(members [][]byte) {
 	if len(members) > 1 && s.old.External() {
-		s.rows.Ahead(members, 1)
+		s.rows.Prefetch(members, 1)
 	}
 }
 

@@ -111,7 +111,7 @@ func (e *Editor) Write(off int64, b []byte) {
 		copy(e.buf[off:], b)
 		return
 	}
-	e.ahead(off, off+int64(len(b)))
+	e.prefetch(off, off+int64(len(b)))
 	for len(b) > 0 {
 		in := off % chunkSize
 		n := min(int64(len(b)), chunkSize-in)
@@ -130,11 +130,11 @@ func (e *Editor) Write(off int64, b []byte) {
 	}
 }
 
-// ahead prefetches the first and the last chunk of a range that is about to be written,
+// prefetch prefetches the first and the last chunk of a range that is about to be written,
 // if the range covers neither whole.
-func (e *Editor) ahead(from, to int64) {
+func (e *Editor) prefetch(from, to int64) {
 	first, last := from/chunkSize, (to-1)/chunkSize
-	if first < last && from%chunkSize > 0 && to%chunkSize > 0 && last*chunkSize < e.stored && e.tx.Ahead(2) {
+	if first < last && from%chunkSize > 0 && to%chunkSize > 0 && last*chunkSize < e.stored && e.tx.WorthPrefetching(2) {
 		e.row = appendChunkKey(e.row[:0], e.ref, first)
 		e.tx.Expect(e.row)
 		e.row = appendChunkKey(e.row[:0], e.ref, last)

@@ -199,7 +199,7 @@ func (s *Stream) LastEntry() (last ID) {
 // Delete deletes entries and returns how many of them existed.
 func (s *Stream) Delete(ids ...ID) (deleted int64) {
 	first, gone := s.First, false
-	if s.tx.Ahead(len(ids)) {
+	if s.tx.WorthPrefetching(len(ids)) {
 		for _, id := range ids {
 			s.expect(id)
 		}

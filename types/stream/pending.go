@@ -36,10 +36,10 @@ func (g *Group) Find(id ID) (Pending, bool) {
 	return g.decode(id, v)
 }
 
-// Ahead prefetches the pending rows of entries, and if whole also the entries, where that
+// Prefetch prefetches the pending rows of entries, and if whole also the entries, where that
 // is worth while.
-func (g *Group) Ahead(ids []ID, whole bool) {
-	if g.pending == 0 && !whole || !g.s.tx.Ahead(len(ids)) {
+func (g *Group) Prefetch(ids []ID, whole bool) {
+	if g.pending == 0 && !whole || !g.s.tx.WorthPrefetching(len(ids)) {
 		return
 	}
 	for _, id := range ids {
@@ -180,7 +180,7 @@ func (g *Group) History(c *Consumer, from ID, count int64, visit func(id ID, e E
 		if left := count - n; count > 0 && left < int64(len(ids)) {
 			ids = ids[:left]
 		}
-		g.Ahead(ids, true)
+		g.Prefetch(ids, true)
 		for _, id := range ids {
 			held := g.s.tx.Held()
 			e, found := g.s.Get(id)
@@ -261,7 +261,7 @@ func (g *Group) EachPending(c *Consumer, from, to ID, visit func(p Pending) bool
 func (g *Group) eachPendingOf(c *Consumer, from, to ID, visit func(p Pending) bool) {
 	var w work
 	c.eachOwned(from, to, func(ids []ID) bool {
-		g.Ahead(ids, false)
+		g.Prefetch(ids, false)
 		for _, id := range ids {
 			held := g.s.tx.Held()
 			p, ok := g.Find(id)

@@ -235,11 +235,11 @@ func ScoreOf(value []byte) (float64, bool) {
 	return decode(bitsOf(value)), true
 }
 
-// Ahead tells that members are about to be looked up, where that is worth while. They
+// Prefetch tells that members are about to be looked up, where that is worth while. They
 // are every step-th of a list, from the first on.
-func (z *ZSet) Ahead(members [][]byte, step int) {
+func (z *ZSet) Prefetch(members [][]byte, step int) {
 	if len(members) > step && z.form == &z.rows && z.old.External() {
-		z.rows.m.Ahead(members, step)
+		z.rows.m.Prefetch(members, step)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"redoubt/keyspace"
 )
 
-// told has everything noted that a listener hears.
+// told collects what the listener gets.
 func (f *fixture) told() func() string {
 	var heard []string
 	f.x.Listen(func(e *keyspace.Effects, t engine.Ticket) {
@@ -19,7 +19,7 @@ func (f *fixture) told() func() string {
 		for _, m := range e.Messages {
 			heard = append(heard, fmt.Sprintf("%s: %s, behind %d events", m.Channel, m.Payload, m.Events))
 		}
-		if e.Unseen {
+		if e.UntrackedTouch {
 			heard = append(heard, "unseen")
 		}
 		if e.Flushed {
@@ -71,21 +71,22 @@ func TestWhoChangedAKey(t *testing.T) {
 	f.want("of an empty database", told(), "flushed")
 }
 
-// Tell commits only what somebody hears of, TellOf only if it is about the keys.
-func TestTell(t *testing.T) {
+// CommitIfObserved commits only if a client observes the effects, CommitIfChanged only if they
+// are about the keys.
+func TestCommitIfObserved(t *testing.T) {
 	f := newFixture(t)
 	told := f.told()
 	c := f.client()
 	c.run("SET a 1")
-	c.b.Tell(nil)
+	c.b.CommitIfObserved(nil)
 	f.want("what nobody wants to hear of", told(), "")
 	c.commit()
 	f.x.Space().Observers.Add(1)
 	c.run("SET a 2")
 	b, a := words("GET b"), words("GET a")
-	c.b.TellOf(table().Find(b), b, nil)
+	c.b.CommitIfChanged(table().Find(b), b, nil)
 	f.want("another key", told(), "")
-	c.b.TellOf(table().Find(a), a, nil)
+	c.b.CommitIfChanged(table().Find(a), a, nil)
 	f.want("that key", told(), "a by 0")
 	c.commit()
 	f.want("nothing is told twice", told(), "")

@@ -179,7 +179,7 @@ func TestSingleElementsAreNotFetchedAhead(t *testing.T) {
 	}
 	tx.GetRow([]byte("another"))
 	// A read without latches is about to be run again: nothing is fetched for it.
-	if tx.Latched = false; tx.Ahead(100) {
+	if tx.Latched = false; tx.WorthPrefetching(100) {
 		t.Error("a read without latches fetches ahead")
 	}
 	b.batch.Reset()

@@ -5,9 +5,9 @@ import (
 	"redoubt/keyspace"
 )
 
-// heard passes the effects of a committed execution to the other front ends and to this
+// publishEffects passes the effects of a committed execution to the other front ends and to this
 // server's clients, in the order in which they were noted.
-func (srv *Server) heard(fx *keyspace.Effects, ticket engine.Ticket) {
+func (srv *Server) publishEffects(fx *keyspace.Effects, ticket engine.Ticket) {
 	if p := srv.peers.Load(); p != nil {
 		p.Tell(fx)
 	}
@@ -31,9 +31,9 @@ func (srv *Server) applyNotify() {
 	classes := srv.pubsub.SetEvents(srv.cfg.Str("notify-keyspace-events"))
 	if srv.ready.Load() {
 		if p := srv.peers.Load(); p != nil {
-			classes |= p.TheirClasses()
+			classes |= p.PeerClasses()
 		}
 		srv.exec.Listening(classes | srv.webClasses())
-		srv.interested()
+		srv.raiseInterest()
 	}
 }

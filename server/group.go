@@ -25,9 +25,9 @@ func (s *session) groupable(p *parsed, args [][]byte) bool {
 		s.refuse(p.cmd, args) == nil && !(s.srv.pause.active.Load() && s.srv.pause.holds(p.cmd, args, nil))
 }
 
-// together hands the commands from the i-th one on to a worker, if at least two of them are
+// runGroup hands the commands from the i-th one on to a worker, if at least two of them are
 // groupable, and returns the offset in data behind the last of these, else 0.
-func (s *session) together(i int, data []byte) (end int) {
+func (s *session) runGroup(i int, data []byte) (end int) {
 	t := s.work
 	if s.multi != nil || s.tracker != nil || s.replies != replyOn {
 		return 0

@@ -3,9 +3,9 @@ package server
 // Protected mode: a server without a password serves this machine only, so that data is
 // not exposed because a password was forgotten.
 
-// outsider returns the error for a connection from an address that is not served, or "".
+// protectedModeError returns the error for a connection from an address that is not served, or "".
 // The text begins as Redis's does, since tools recognise it by that.
-func (srv *Server) outsider(addr string, unix bool) string {
+func (srv *Server) protectedModeError(addr string, unix bool) string {
 	if unix || !srv.cfg.Bool("protected-mode") || !srv.needsNoPassword() || loopback(addr) {
 		return ""
 	}

@@ -38,7 +38,7 @@ func TestSlowReaderOfParts(t *testing.T) {
 			t.Parallel()
 			srv, car := &Server{clientLog: slog.New(slog.DiscardHandler)}, &shutCarrier{closed: make(chan struct{})}
 			var clock atomic.Int64
-			st := &parts{
+			st := &streamedReply{
 				s: &session{srv: srv, car: car}, room: make(chan struct{}, 1), begun: true,
 				now: func() time.Time { return time.Unix(0, clock.Load()) },
 			}
@@ -58,14 +58,14 @@ func TestSlowReaderOfParts(t *testing.T) {
 				clock.Add(int64(c.every))
 				var err error
 				for range 2 { // the first may be one that began before
-					st.progress(int64(step)*c.bytes, partsRoom)
+					st.progress(int64(step)*c.bytes, streamedRoom)
 					select {
 					case err = <-result:
 						result <- err
 					case <-seen:
 					}
 				}
-				if slow := step == c.slow; slow != errors.Is(err, errPartsSlow) {
+				if slow := step == c.slow; slow != errors.Is(err, errClientSlow) {
 					t.Fatalf("step %d: %v", step, err)
 				} else if slow {
 					st.end(true)

@@ -9,26 +9,26 @@ import (
 	"github.com/tikv/client-go/v2/tikvrpc"
 )
 
-// fate records whether the requests of one commit leave its outcome open. The client
+// commitOutcome records whether the requests of one commit leave its outcome open. The client
 // notes lost answers itself, but forgets them when it retries a request: to a region that
 // was split meanwhile, after another part of the commit was refused, or when the answer
 // to the second attempt is an error, which the first attempt may have caused. The client
 // also takes a StaleCommand answer for a refusal, a known issue.
-type fate struct {
+type commitOutcome struct {
 	mu     sync.Mutex
 	lost   bool // a request that may have committed has no clear answer
 	failed bool // the commit was refused before any answer was lost
 }
 
-type fateKey struct{}
+type outcomeKey struct{}
 
-func withFate(ctx context.Context, f *fate) context.Context {
-	return context.WithValue(ctx, fateKey{}, f)
+func withOutcome(ctx context.Context, f *commitOutcome) context.Context {
+	return context.WithValue(ctx, outcomeKey{}, f)
 }
 
-// note records in the fate of the context's commit how a request ended.
+// note records in the outcome of the context's commit how a request ended.
 func note(ctx context.Context, req *tikvrpc.Request, resp *tikvrpc.Response, err error) {
-	f, ok := ctx.Value(fateKey{}).(*fate)
+	f, ok := ctx.Value(outcomeKey{}).(*commitOutcome)
 	if !ok || !decides(req) {
 		return
 	}
@@ -44,7 +44,7 @@ func note(ctx context.Context, req *tikvrpc.Request, resp *tikvrpc.Response, err
 }
 
 // unknown reports whether the commit may have happened although the client has an error.
-func (f *fate) unknown() bool {
+func (f *commitOutcome) unknown() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.lost

@@ -14,8 +14,8 @@ import (
 
 // store is the part of an Executor that depends on the kind of store.
 type store interface {
-	// newRegime makes the part of a new batch.
-	newRegime(b *Batch) regime
+	// newBatch makes the part of a new batch.
+	newBatch(b *Batch) batchStore
 	// runOnWorker is Executor.RunOnWorker.
 	runOnWorker(c *Call) engine.Ticket
 	// apply is Executor.Apply.
@@ -26,9 +26,9 @@ type store interface {
 	followCatalog(ctx context.Context)
 }
 
-// regime is the part of a Batch that depends on the kind of store. Its methods are called
+// batchStore is the part of a Batch that depends on the kind of store. Its methods are called
 // once per batch or call, never per row.
-type regime interface {
+type batchStore interface {
 	// begin opens the view of a batch. The keyspace latch is held; on an error begin
 	// releases it.
 	begin(o engine.ViewOptions) (engine.View, error)
@@ -43,9 +43,9 @@ type regime interface {
 	// nestedWithoutLatch reports whether a nested command may touch a key whose latch
 	// another batch holds.
 	nestedWithoutLatch() bool
-	// toldReads returns how to call Call.Reads for a nested command. told: it was called before
-	// the execution began. late: the view may be older than this call of Reads.
-	toldReads() (told, late bool)
+	// readsAnnounced returns how to call Call.Reads for a nested command. already: Reads was called
+	// before the execution began. late: the view may be older than this call of Reads.
+	readsAnnounced() (already, late bool)
 	// executed is called when the handler of a call has returned; c is nil for a transaction
 	// of the server's own.
 	executed(c *Call, m keyspace.TxMark, checks int, err error)
@@ -59,7 +59,7 @@ type regime interface {
 
 	// mayCommit returns an error if the batch must be neither committed nor answered.
 	mayCommit() error
-	// committed is called when the rows are committed, before the effects are told.
+	// committed is called when the rows are committed, before the listener gets the effects.
 	committed()
 	// conflicted takes the outcome of a commit, and reports whether the batch has had no
 	// effect and retry runs it again.

@@ -34,7 +34,7 @@ type answering struct {
 
 func (a *answering) SendRequest(ctx context.Context, addr string, req *tikvrpc.Request, timeout time.Duration) (*tikvrpc.Response, error) {
 	send := func() (*tikvrpc.Response, error) { return a.Client.SendRequest(ctx, addr, req, timeout) }
-	if ctx.Value(behindKey{}) != nil {
+	if ctx.Value(backgroundKey{}) != nil {
 		return send()
 	}
 	return a.answer(ctx, req, send)
