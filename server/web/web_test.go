@@ -62,7 +62,7 @@ func TestStopBeforeAttach(t *testing.T) {
 	w.ended.Wait() // of nothing
 	w.commands.settled.Wait()
 	told := errors.New("not told")
-	w.commands.when(1, func(err error) { told = err })
+	w.commands.onDurable(1, func(err error) { told = err })
 	if !errors.Is(told, errStopping) {
 		t.Errorf("a reply that is to be durable: %v", told)
 	}
