@@ -31,6 +31,7 @@ type member struct {
 	entries []entry    // entry i is entries[i-1]
 	agreed  uint64     // the script has told the log that everything up to here is agreed upon
 	rewound int
+	faulty  bool   // the disk may fail
 	term    uint64 // the newest one, if the log has forgotten it
 }
 
@@ -207,7 +208,7 @@ func (m *member) step() error {
 		m.agree(m.agreed + m.rng.Uint64N(m.last()-m.agreed+1))
 	case n < 15: // it may have to wait for the script
 		m.rounds.Go(func() {
-			if err := m.e.Round(); err != nil && !errors.Is(err, errRewinding) && !errors.Is(err, engine.ErrClosed) {
+			if err := m.e.Round(); err != nil && !m.faulty && !errors.Is(err, errRewinding) && !errors.Is(err, engine.ErrClosed) {
 				m.t.Errorf("round: %v", err)
 			}
 		})

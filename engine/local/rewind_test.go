@@ -1,8 +1,11 @@
 package local
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"syscall"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -455,4 +458,102 @@ func TestRewindFails(t *testing.T) {
 	must(t, m.e.Round())
 	must(t, m.check())
 	m.close()
+}
+
+// A damaged log is not gone back to; it is refused, and so is what the tables say of another log.
+func TestRewindDamage(t *testing.T) {
+	t.Parallel()
+	m := led(t, nil)
+	must(t, m.e.Round())
+	m.mustCommit(put("ab0", "a value that will be damaged"))
+	m.agree(m.last())
+	agreed := m.last()
+	m.mustCommit(put("ab0", "ahead"))
+	m.log.depose()
+	must(t, m.log.takeBack(agreed))
+	must(t, m.e.journal.Sync(0))
+	if flips := flipIn(t, m.fs.mem, shipDir+"/"+journalDir, "a value that will be damaged"); flips != 1 {
+		t.Fatalf("%d places were damaged", flips)
+	}
+	old := m.e.present.Load()
+	if err := m.e.Rewind(agreed, m.log.Durable(), m.log.records); !errors.Is(err, journal.ErrCorrupt) {
+		t.Errorf("Rewind = %v", err)
+	}
+	if m.e.present.Load() != old {
+		t.Error("memory has changed")
+	}
+	m.close()
+	if err := m.tryOpen(); !errors.Is(err, engine.ErrCorrupt) {
+		t.Errorf("Open = %v", err)
+	}
+}
+
+// flipIn changes a bit of the first place in each file of a directory that has the text.
+func flipIn(t *testing.T, fs vfs.FS, dir, text string) (flips int) {
+	for name, size := range files(t, fs, dir, ".jnl") {
+		f, err := fs.Open(name)
+		must(t, err)
+		b := make([]byte, size)
+		_, err = f.ReadAt(b, 0)
+		must(t, errors.Join(err, f.Close()))
+		if at := bytes.Index(b, []byte(text)); at >= 0 {
+			flip(t, fs, name, int64(at), 0)
+			flips++
+		}
+	}
+	return flips
+}
+
+// A store that has a base of a log that several processes agree upon is no store of one process, nor
+// the other way round.
+func TestBaseIsTheLogs(t *testing.T) {
+	t.Parallel()
+	m := led(t, nil)
+	must(t, m.e.Round())
+	m.close()
+	if _, err := Open(Options{Dir: shipDir, FS: m.fs, Logger: quiet}); !errors.Is(err, journal.ErrReplicated) {
+		t.Errorf("opened as one: %v", err)
+	}
+	m.open()
+	must(t, m.check())
+	m.close()
+}
+
+// A disk that fails while memory goes back, or while records are replayed, ends in an error and not
+// in rows that are not right; on a disk that works the store has what was agreed upon.
+// REDOUBT_FAULT_POINTS says how often.
+func TestRewindFaults(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(enginetest.Seed(t), 9))
+	met := 0
+	for i := range scale(t, "REDOUBT_FAULT_POINTS", 24) {
+		m := newMember(t, vfs.NewCrashableMem(), rng.Uint64(), busy)
+		m.faulty = true
+		m.open()
+		must(t, m.lead())
+		f := &fault{at: 1 + rng.IntN(300), once: rng.IntN(2) == 0, err: []error{syscall.EIO, syscall.ENOSPC}[i%2]}
+		m.fs.on(f.hook)
+		var err error
+		within(t, f.String(), func() {
+			for n := 0; n < 120 && err == nil && !t.Failed(); n++ {
+				err = m.step()
+			}
+		})
+		m.fs.heal()
+		if f.met.kind != "" {
+			met++
+		} else if err != nil {
+			t.Errorf("an error without a fault: %v", err)
+		}
+		_ = m.e.Close() // it may have failed
+		m.rounds.Wait()
+		p := passage{fs: m.fs.crash(100, rng), no: i, percent: 100, entries: m.entries, agreed: m.agreed, at: f.met}
+		if err := p.dive(t, busy); err != nil {
+			t.Errorf("%v: then: %v", f, err)
+		}
+		if t.Failed() {
+			return
+		}
+	}
+	t.Logf("%d faults were met", met)
 }
