@@ -15,6 +15,7 @@ func (localStore) readMeta(*Tx)                                 {}
 func (localStore) opened(*Tx, Meta)                             {}
 func (localStore) appendSweep(lo []byte, _ int, _ int64) []byte { return lo }
 func (localStore) swept(int, int64)                             {}
+func (localStore) unswept()                                     {}
 func (localStore) changesCatalog(t *Tx) bool                    { return t.err == nil }
 func (localStore) usesCatalog(*Tx)                              {}
 func (localStore) catalogSettled(t *Tx) bool                    { return t.err == nil }

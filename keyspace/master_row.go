@@ -62,7 +62,14 @@ func readRole(r engine.Reader) (role Role, err error) {
 
 // useRole makes a role the one in use.
 func (s *Space) useRole(r Role) {
-	if old := s.role.Swap(&r); (old == nil || *old != r) && s.OnRole != nil {
+	old := s.role.Swap(&r)
+	if old != nil && *old == r {
+		return
+	}
+	if !r.Replica() { // nobody has expired the keys of a replica
+		s.store.unswept()
+	}
+	if s.OnRole != nil {
 		s.OnRole(r)
 	}
 }

@@ -71,6 +71,12 @@ func (s *sharedStore) appendSweep(lo []byte, group int, now int64) []byte {
 
 func (s *sharedStore) swept(group int, now int64) { s.groups[group].until.Store(now) }
 
+func (s *sharedStore) unswept() {
+	for i := range s.groups {
+		s.groups[i].full.Store(0)
+	}
+}
+
 func (s *sharedStore) changesCatalog(t *Tx) bool { return s.catalog.change(t) }
 
 // usesCatalog counts as a read, so that the lease of the catalog is checked before the reply.

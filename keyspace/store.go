@@ -39,6 +39,9 @@ type store interface {
 	// swept is called when a group has no expire row up to now.
 	swept(group int, now int64)
 
+	// unswept is called after expire rows of any time may have been stored that nobody swept.
+	unswept()
+
 	// changesCatalog is called before t changes numbers of databases, or libraries. If it
 	// reports false, t has failed. The whole keyspace is latched.
 	changesCatalog(t *Tx) bool

@@ -33,6 +33,7 @@ type Stream struct {
 	multi bool
 	queue [][][]byte // the commands since MULTI, in memory of their own
 	held  int        // how many bytes they have
+	err   error      // where the stream is damaged
 }
 
 const (
@@ -68,15 +69,17 @@ func (s *Stream) Next() ([]Unit, error) {
 	clear(s.units)
 	s.units, s.args, s.lists = s.units[:0], s.args[:0], s.lists[:0]
 	for {
-		err := s.parse()
+		if s.err == nil {
+			s.err = s.parse()
+		}
 		if len(s.units) > 0 {
 			return s.units, nil
 		}
-		if err == nil {
-			err = s.more()
+		if s.err == nil {
+			s.err = s.more()
 		}
-		if err != nil {
-			return nil, err
+		if s.err != nil {
+			return nil, s.err
 		}
 	}
 }

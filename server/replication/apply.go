@@ -32,7 +32,7 @@ type RefusedError struct {
 }
 
 func (e *RefusedError) Error() string {
-	return fmt.Sprintf("the command %s of the master, which ends at offset %d, is refused here: %v; all data is loaded anew", e.Command, e.Offset, e.Err)
+	return fmt.Sprintf("the command %s of the master, which ends at offset %d, is refused here: %s; all data is loaded anew", e.Command, e.Offset, command.Text(e.Err))
 }
 
 func (e *RefusedError) Unwrap() error { return e.Err }
@@ -74,7 +74,7 @@ var exec = &command.Command{
 				return failed
 			}
 			if err != nil {
-				return fmt.Errorf("%s: %w", q.Cmd.FullName, err)
+				return command.Error(q.Cmd.FullName + ": " + command.Text(err))
 			}
 		}
 		return nil

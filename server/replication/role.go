@@ -37,6 +37,7 @@ type Role struct {
 	deciding  sync.Mutex // held while the role changes
 	readOnly  atomic.Bool
 	needsLink atomic.Bool   // replica-serve-stale-data is no
+	retry     time.Duration // the pause between two attempts
 	changed   chan struct{} // has a token when Run must look at the role
 
 	mu     sync.Mutex // guards what follows
@@ -76,7 +77,7 @@ type Store struct {
 func (r *Role) Init(o Options) {
 	r.Options = o
 	r.directive = o.Config.Get("replicaof")
-	r.changed = make(chan struct{}, 1)
+	r.changed, r.retry = make(chan struct{}, 1), retryEvery
 	r.link.stage = notReplica
 	r.apply()
 	o.Config.OnChangeOfAny(func() error { r.apply(); return nil }, "replica-read-only", "replica-serve-stale-data")

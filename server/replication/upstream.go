@@ -87,7 +87,7 @@ var errOther = errors.New("the server is not the replica of this master any more
 // Run replicates until ctx ends, whenever the server is a replica, and is the one of its store
 // that leads.
 func (r *Role) Run(ctx context.Context) {
-	a := &attempts{role: r, pause: retryEvery}
+	a := &attempts{role: r, pause: r.retry}
 	for ctx.Err() == nil {
 		master := r.master()
 		if master != "" && r.store.Load().Leads() {
@@ -96,7 +96,7 @@ func (r *Role) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-r.changed:
-			a.pause = retryEvery
+			a.pause = r.retry
 		case <-time.After(a.pause):
 		}
 	}
@@ -124,7 +124,7 @@ func (a *attempts) replicate(ctx context.Context, master string) {
 	go r.watchLead(ctx, cancel)
 	up, err := r.follow(ctx, master, a.refused)
 	if up {
-		a.logged, a.pause = "", retryEvery
+		a.logged, a.pause = "", r.retry
 	}
 	var refused *RefusedError
 	switch {
