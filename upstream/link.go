@@ -70,20 +70,16 @@ type Link struct {
 
 // Dial connects to a master and introduces this replica. The link is closed when ctx ends.
 func Dial(ctx context.Context, o Options) (*Link, error) {
-	l := &Link{o: o}
-	l.stage(Connecting)
+	if o.Progress != nil {
+		o.Progress(Connecting)
+	}
 	dialer := net.Dialer{Timeout: o.Timeout}
 	conn, err := dialer.DialContext(ctx, "tcp", o.Addr)
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
-	if l.conn = conn; o.TLS != nil {
-		l.conn = tls.Client(conn, o.TLS)
-	}
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	l.done = stop
-	l.head = bufio.NewReaderSize(timed{l}, readBytes)
-	l.in = l.head
+	l := newLink(conn, o)
+	l.done = context.AfterFunc(ctx, func() { conn.Close() })
 	if err := l.introduce(); err != nil {
 		l.Close()
 		if ctx.Err() != nil {
@@ -92,6 +88,16 @@ func Dial(ctx context.Context, o Options) (*Link, error) {
 		return nil, err
 	}
 	return l, nil
+}
+
+func newLink(conn net.Conn, o Options) *Link {
+	l := &Link{o: o, conn: conn, done: func() bool { return true }}
+	if o.TLS != nil {
+		l.conn = tls.Client(conn, o.TLS)
+	}
+	l.head = bufio.NewReaderSize(timed{l}, readBytes)
+	l.in = l.head
+	return l
 }
 
 // Close closes the connection.
