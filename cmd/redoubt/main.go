@@ -5,6 +5,7 @@
 //	redoubt copy --from S --to S
 //	redoubt import FILE --to S
 //	redoubt export --from S --to FILE
+//	redoubt compare --from redis://A --to redis://B
 //	redoubt drop --store S
 //
 // The directives are Redis's and a few further ones, which redoubt --help lists.
@@ -32,6 +33,10 @@ func main() {
 	private()
 	if err := run(os.Args[1:], os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "redoubt:", err)
+		var exit exitError
+		if errors.As(err, &exit) {
+			os.Exit(exit.code)
+		}
 		os.Exit(1)
 	}
 }
@@ -194,7 +199,7 @@ func usage(out io.Writer) error {
 			fmt.Fprintf(out, "  --%-14s %s\n", d.Name, doc)
 		}
 	}
-	fmt.Fprint(out, "\nTools for the store of a server that is stopped (redoubt check --help tells more):\n\n")
+	fmt.Fprint(out, "\nTools, most of them for the store of a server that is stopped (redoubt check --help tells more):\n\n")
 	for _, t := range tools() {
 		fmt.Fprintf(out, "  redoubt %s %s\n        %s\n", t.name, t.args, t.doc)
 	}

@@ -36,6 +36,7 @@ func tools() []tool {
 		{"copy", "--from S --to S", "copy all data to another store; S is a directory or tikv://host:port,.../prefix", untilSignal(copyData)},
 		{"import", "FILE --to S", "fill a store from a Redis's dump.rdb, appendonlydir or appendonly.aof; S as above", untilSignal(importData)},
 		{"export", "--from S --to FILE", "write all data to an RDB file, which Redis loads", untilSignal(exportData)},
+		{"compare", "--from redis://A --to redis://B", "compare the data of two running servers, a Redis and this one say", untilSignal(compareData)},
 		{"drop", "--store S [--yes]", "remove a store from a TiKV cluster; S is tikv://host:port,.../prefix", untilSignal(dropStore)},
 	}
 }

@@ -23,7 +23,7 @@ var layers = []struct {
 	dir   string
 	below []string // prefixes of what it may import, within the module
 }{
-	{"cmd/redoubt", []string{"budget", "config", "copier", "engine", "exporter", "fleet", "importer", "journal", "keyspace", "script", "server", "types", "version"}},
+	{"cmd/redoubt", []string{"budget", "comparer", "config", "copier", "engine", "exporter", "fleet", "importer", "journal", "keyspace", "script", "server", "types", "version"}},
 	{"server/access", []string{"acl", "command", "config", "number", "server/admin", "wire"}},
 	{"server/admin", []string{"acl", "command", "config", "number", "script", "wire"}},
 	{"server/checkpoint", []string{"command", "config", "server/admin"}},
@@ -52,6 +52,7 @@ var layers = []struct {
 	{"fleet", []string{"engine", "keyspace"}},
 	{"exporter", []string{"command", "engine", "keyspace", "rdb"}},
 	{"importer", []string{"command", "engine", "keyspace", "number", "rdb", "script", "types", "wire"}},
+	{"comparer", nil},
 	{"copier", []string{"engine", "keyspace"}},
 	{"keyspace", []string{"budget", "engine"}},
 	{"engine", []string{"engine", "internal", "journal"}},

@@ -134,6 +134,9 @@ func (r *Redis) Needs(t testing.TB, versions ...string) {
 	}
 }
 
+// Kill ends the server as kill -9 does, and waits until it is gone.
+func (r *Redis) Kill() { r.stop() }
+
 func (r *Redis) stop() {
 	_ = r.cmd.Process.Kill() // fails only if it has exited
 	<-r.exited

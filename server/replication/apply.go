@@ -51,6 +51,7 @@ type applier struct {
 	pool  []executor.Call
 	reply wire.Writer
 	rows  []byte // memory of the rows of calls
+	bytes int    // of the arguments of calls
 
 	mu      sync.Mutex
 	pending []applied // commits that may not be durable yet, in their order
@@ -126,10 +127,12 @@ func (a *applier) apply(units []upstream.Unit) error {
 		} else {
 			err = a.command(u.Commands[0], u.End)
 		}
-		if err != nil {
+		if err != nil || a.bytes > atOnce {
 			if failed := a.flush(); failed != nil {
 				return failed
 			}
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -223,6 +226,11 @@ func (a *applier) transaction(u *upstream.Unit) error {
 	}
 	c := a.call(exec, [][]byte{[]byte("exec")})
 	c.DB, c.Queue = db, queue
+	for i := range queue {
+		for _, arg := range queue[i].Args {
+			a.bytes += len(arg)
+		}
+	}
 	return nil
 }
 
@@ -250,6 +258,9 @@ func (a *applier) call(cmd *command.Command, args [][]byte) *executor.Call {
 		Row: positionRow, Before: a.row, After: after,
 	})
 	a.row = after
+	for _, arg := range args {
+		a.bytes += len(arg)
+	}
 	c := &a.pool[len(a.pool)-1]
 	a.calls, a.ends = append(a.calls, c), append(a.ends, a.at.Offset)
 	return c
@@ -260,7 +271,7 @@ var positionRow = keyspace.PositionRow()
 // flush gives the calls to the executor.
 func (a *applier) flush() error {
 	defer func() {
-		a.row = append([]byte(nil), a.row...)
+		a.row, a.bytes = append([]byte(nil), a.row...), 0
 		clear(a.pool)
 		clear(a.calls)
 		a.pool, a.calls, a.ends, a.rows, a.reply.Buf = a.pool[:0], a.calls[:0], a.ends[:0], a.rows[:0], a.reply.Buf[:0]
@@ -296,7 +307,10 @@ func (a *applier) flush() error {
 	return nil
 }
 
-const maxKept = 1 << 20
+const (
+	maxKept = 1 << 20
+	atOnce  = 1 << 20 // bytes of calls that the executor is given at once; on a shared store they are one transaction
+)
 
 // settle removes from pending what is durable. mu is held.
 func (a *applier) settle() {

@@ -163,12 +163,24 @@ func (s *site) admin(words ...string) string {
 	w := wire.Writer{Proto: 2}
 	for _, c := range s.Role.Commands() {
 		if c.Name == words[0] {
-			if err := c.Run(&admin.Call{Args: args, Reply: &w}); err != nil {
+			if err := c.Run(&admin.Call{Args: args, Reply: &w, Client: client{s: s, w: &w}}); err != nil {
 				w.Error(command.Text(err))
 			}
 		}
 	}
 	return string(w.Buf)
+}
+
+// client is the client of an administrative command.
+type client struct {
+	admin.Client
+	s *site
+	w *wire.Writer
+}
+
+func (c client) Execute(cmd *command.Command, args [][]byte) error {
+	c.s.x.RunOnWorker(&executor.Call{Cmd: cmd, Args: args, Reply: c.w})
+	return nil
 }
 
 func (s *site) follow(m *testmaster.Master) {

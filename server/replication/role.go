@@ -33,8 +33,7 @@ type Role struct {
 	Options
 	store atomic.Pointer[Store] // nil until Open
 
-	directive string     // replicaof at the start
-	deciding  sync.Mutex // held while the role changes
+	directive string // replicaof at the start
 	readOnly  atomic.Bool
 	needsLink atomic.Bool   // replica-serve-stale-data is no
 	retry     time.Duration // the pause between two attempts
@@ -107,19 +106,20 @@ func (r *Role) Open(s Store) error {
 
 // become changes the role, and returns when the change is durable.
 func (r *Role) become(master string) error {
-	r.deciding.Lock()
-	defer r.deciding.Unlock()
 	s := r.store.Load()
-	t, err := s.Executor.DoExclusively(func(tx *keyspace.Tx) {
-		tx.SetRole(keyspace.Role{Master: master, Directive: r.directive})
-		if master == "" {
-			tx.SetPosition(nil) // from now on the data has a history of its own
-		}
-	})
+	t, err := s.Executor.DoExclusively(func(tx *keyspace.Tx) { r.set(tx, master) })
 	if err != nil {
 		return err
 	}
 	return s.Durable(t)
+}
+
+// set changes the role in a transaction.
+func (r *Role) set(tx *keyspace.Tx, master string) {
+	tx.SetRole(keyspace.Role{Master: master, Directive: r.directive})
+	if master == "" {
+		tx.SetPosition(nil) // from now on the data has a history of its own
+	}
 }
 
 // decided is called with the role in use, while no transaction is under way.
@@ -129,6 +129,12 @@ func (r *Role) decided(role keyspace.Role) {
 	r.apply()
 	r.mu.Lock()
 	before := r.link.stage != notReplica
+	switch {
+	case role.Replica():
+		r.Log.Info("this server is a replica", "master", role.Master)
+	case before:
+		r.Log.Info("this server is a replica no more, and takes writes")
+	}
 	if role.Replica() {
 		r.link.begin()
 	} else {
@@ -230,15 +236,15 @@ func (r *Role) replicaOf(c *admin.Call) error {
 	case master == now:
 		return c.OK()
 	}
-	if err := r.become(master); err != nil {
-		return err
-	}
-	if master == "" {
-		r.Log.Info("this server is a master now, as REPLICAOF NO ONE has said", "was a replica of", now)
-	} else {
-		r.Log.Info("this server is a replica now, as REPLICAOF has said", "master", master)
-	}
-	return c.OK()
+	// In a transaction the whole keyspace is latched already, so the change is a part of it.
+	return c.Client.Execute(&command.Command{
+		Name: "replicaof", FullName: "replicaof", Flags: command.MayReplicate | command.Exclusive,
+		Run: func(x *command.Ctx) error {
+			r.set(x.Tx, master)
+			x.Reply.OK()
+			return nil
+		},
+	}, c.Args)
 }
 
 // address splits the master of a role.

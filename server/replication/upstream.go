@@ -123,18 +123,14 @@ func (a *attempts) replicate(ctx context.Context, master string) {
 	}
 	go r.watchLead(ctx, cancel)
 	up, err := r.follow(ctx, master, a.refused)
-	if up {
-		a.logged, a.pause = "", r.retry
-	}
 	var refused *RefusedError
 	switch {
 	case ctx.Err() != nil:
 		err = nil
 	case errors.As(err, &refused), errors.Is(err, upstream.ErrProtocol) && up:
-		a.refused = true
-		a.pause = min(2*a.pause, retryMost)
-	case errors.Is(err, keyspace.ErrPosition), up:
-		a.refused = false
+		a.refused, a.pause = true, min(2*a.pause, retryMost)
+	case up:
+		a.refused, a.logged, a.pause = false, "", r.retry
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,0 +1,269 @@
+package comparer
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// head is what is asked of each key at first.
+type head struct {
+	kind string // none: it does not exist
+	ttl  int64  // milliseconds; -1: none, -2: no key
+}
+
+// askHeads asks for the heads of keys, and readHeads reads them.
+func (c *client) askHeads(keys []string) {
+	for _, k := range keys {
+		c.send("TYPE", k)
+		c.send("PTTL", k)
+	}
+}
+
+func (c *client) readHeads(keys []string) ([]head, error) {
+	list := make([]head, len(keys))
+	for i := range keys {
+		kind, err := c.read()
+		if err != nil {
+			return nil, err
+		}
+		ttl, err := c.read()
+		if err != nil {
+			return nil, err
+		}
+		list[i] = head{kind.text, ttl.number()}
+	}
+	return list, nil
+}
+
+// key returns how a key differs, or "".
+func (c *comparison) key(key string, from, to head) (what string, err error) {
+	switch {
+	case from.kind == to.kind && from.kind == "none":
+		return "", nil
+	case to.kind == "none":
+		return "only " + c.From.String() + " has it", nil
+	case from.kind == "none":
+		return "only " + c.To.String() + " has it", nil
+	case from.kind != to.kind:
+		return fmt.Sprintf("it is a %s, and a %s at %s", from.kind, to.kind, c.To), nil
+	case (from.ttl < 0) != (to.ttl < 0):
+		return fmt.Sprintf("it %s, and %s at %s", lives(from.ttl), lives(to.ttl), c.To), nil
+	}
+	if d := from.ttl - to.ttl; d > c.Skew.Milliseconds() || -d > c.Skew.Milliseconds() {
+		return fmt.Sprintf("it %s, and %s at %s", lives(from.ttl), lives(to.ttl), c.To), nil
+	}
+	switch from.kind {
+	case "string":
+		what, err = c.str(key)
+	case "list":
+		what, err = c.list(key)
+	case "set":
+		what, err = c.members(key, set)
+	case "hash":
+		what, err = c.members(key, hash)
+	case "zset":
+		what, err = c.members(key, zset)
+	case "stream":
+		what, err = c.stream(key)
+	default:
+		return fmt.Sprintf("its type %s cannot be compared", from.kind), nil
+	}
+	var refused serverError
+	if errors.As(err, &refused) && strings.HasPrefix(string(refused), "WRONGTYPE") {
+		return "its type has changed meanwhile", nil
+	}
+	return what, err
+}
+
+func lives(ttl int64) string {
+	if ttl < 0 {
+		return "never expires"
+	}
+	return "expires in " + (time.Duration(ttl) * time.Millisecond).String()
+}
+
+// both asks both sides the same, and returns their replies.
+func (c *comparison) both(words ...string) (from, to value, err error) {
+	c.from.send(words...)
+	c.to.send(words...)
+	if err := c.to.out.Flush(); err != nil {
+		return from, to, err
+	}
+	if from, err = c.from.read(); err != nil {
+		return from, to, err
+	}
+	to, err = c.to.read()
+	return from, to, err
+}
+
+// size compares the replies to a command that tells the size of a value.
+func (c *comparison) size(noun string, words ...string) (n int64, what string, err error) {
+	from, to, err := c.both(words...)
+	if err == nil && from.text != to.text {
+		what = fmt.Sprintf("it has %s %s, and %s at %s", from.text, noun, to.text, c.To)
+	}
+	return from.number(), what, err
+}
+
+const (
+	pieceBytes = 1 << 20
+	pieceItems = 512
+)
+
+func (c *comparison) str(key string) (string, error) {
+	n, what, err := c.size("bytes", "STRLEN", key)
+	for at := int64(0); at < n && what == "" && err == nil; at += pieceBytes {
+		var from, to value
+		from, to, err = c.both("GETRANGE", key, strconv.FormatInt(at, 10), strconv.FormatInt(at+pieceBytes-1, 10))
+		if from.text != to.text {
+			what = fmt.Sprintf("the bytes from %d on differ", at)
+		}
+	}
+	return what, err
+}
+
+func (c *comparison) list(key string) (string, error) {
+	n, what, err := c.size("elements", "LLEN", key)
+	for at := int64(0); at < n && what == "" && err == nil; at += pieceItems {
+		var from, to value
+		from, to, err = c.both("LRANGE", key, strconv.FormatInt(at, 10), strconv.FormatInt(at+pieceItems-1, 10))
+		for i := 0; i < max(len(from.list), len(to.list)) && what == ""; i++ {
+			if i >= len(from.list) || i >= len(to.list) || from.list[i].text != to.list[i].text {
+				what = fmt.Sprintf("the element %d differs", at+int64(i))
+			}
+		}
+	}
+	return what, err
+}
+
+// unordered is a type whose members come in any order.
+type unordered struct {
+	size, scan string
+	pairs      bool     // SCAN yields members with values
+	look       []string // the command that asks for one member
+	noun       string
+}
+
+var (
+	set  = unordered{"SCARD", "SSCAN", false, []string{"SISMEMBER"}, "members"}
+	hash = unordered{"HLEN", "HSCAN", true, []string{"HGET"}, "fields"}
+	zset = unordered{"ZCARD", "ZSCAN", true, []string{"ZSCORE"}, "members"}
+)
+
+// members compares the members of one side with those of the other; the sizes are equal, so
+// the other side has no further ones.
+func (c *comparison) members(key string, u unordered) (what string, err error) {
+	if _, what, err = c.size(u.noun, u.size, key); what != "" || err != nil {
+		return what, err
+	}
+	step := 1
+	if u.pairs {
+		step = 2
+	}
+	for cursor := "0"; ; {
+		v, err := c.from.do(u.scan, key, cursor, "COUNT", strconv.Itoa(pieceItems))
+		if err != nil {
+			return "", err
+		}
+		if len(v.list) != 2 {
+			return "", errReply
+		}
+		cursor = v.list[0].text
+		items := v.list[1].texts()
+		for i := 0; i+step <= len(items); i += step {
+			c.to.send(append(u.look, key, items[i])...)
+		}
+		for i := 0; i+step <= len(items); i += step {
+			r, err := c.to.read()
+			if err != nil {
+				return "", err
+			}
+			if what == "" && (r.null || !u.pairs && r.text != "1" || u.pairs && !same(items[i+1], r.text, u.size == "ZCARD")) {
+				what = fmt.Sprintf("%.100q of its %s differs or is missing at %s", items[i], u.noun, c.To)
+			}
+		}
+		if cursor == "0" || what != "" {
+			return what, nil
+		}
+	}
+}
+
+// same reports whether two values are the same; scores may be written in two ways.
+func same(a, b string, scores bool) bool {
+	if a == b || !scores {
+		return a == b
+	}
+	x, err := strconv.ParseFloat(a, 64)
+	y, err2 := strconv.ParseFloat(b, 64)
+	return err == nil && err2 == nil && x == y
+}
+
+// stream compares entries, the last id, and groups with their pending entries.
+func (c *comparison) stream(key string) (string, error) {
+	_, what, err := c.size("entries", "XLEN", key)
+	for from := "-"; what == "" && err == nil; {
+		var a, b value
+		if a, b, err = c.both("XRANGE", key, from, "+", "COUNT", strconv.Itoa(pieceItems)); err != nil || len(a.list)+len(b.list) == 0 {
+			break
+		}
+		if what = entries(a, b); what != "" || len(a.list) == 0 {
+			break
+		}
+		from = "(" + a.list[len(a.list)-1].list[0].text
+	}
+	if what != "" || err != nil {
+		return what, err
+	}
+	if what, err = c.described(key, "XINFO", "STREAM", key); what != "" || err != nil {
+		return what, err
+	}
+	return c.described(key, "XINFO", "GROUPS", key)
+}
+
+// entries returns which of some entries of a stream is the first to differ.
+func entries(a, b value) string {
+	for i := range max(len(a.list), len(b.list)) {
+		if i >= len(a.list) || i >= len(b.list) || fmt.Sprint(a.list[i]) != fmt.Sprint(b.list[i]) {
+			list := a.list
+			if i >= len(list) {
+				list = b.list
+			}
+			if len(list[i].list) > 0 {
+				return fmt.Sprintf("the entry %s differs", list[i].list[0].text)
+			}
+			return "an entry differs"
+		}
+	}
+	return ""
+}
+
+// logical are the fields of XINFO that are data; the others tell how it is stored.
+var logical = map[string]bool{"length": true, "last-generated-id": true, "name": true, "pending": true, "last-delivered-id": true}
+
+// described compares the logical fields of a reply of XINFO.
+func (c *comparison) described(key string, words ...string) (string, error) {
+	from, to, err := c.both(words...)
+	if err != nil {
+		return "", err
+	}
+	if a, b := describe(from), describe(to); a != b {
+		return fmt.Sprintf("%s %s says %s, and %s at %s", words[0], words[1], a, b, c.To), nil
+	}
+	return "", nil
+}
+
+func describe(v value) string {
+	var b strings.Builder
+	for i := 0; i < len(v.list); i++ {
+		if e := v.list[i]; len(e.list) > 0 {
+			b.WriteString("(" + describe(e) + ")")
+		} else if logical[e.text] && i+1 < len(v.list) {
+			i++
+			fmt.Fprintf(&b, "%s=%q ", e.text, v.list[i].text)
+		}
+	}
+	return b.String()
+}
