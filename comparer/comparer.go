@@ -61,6 +61,7 @@ type comparison struct {
 	Result
 	from, to *client
 	doubtful []Difference
+	expiry   string // the command that tells when a key expires
 }
 
 // Compare compares the data of two servers.
@@ -77,6 +78,9 @@ func Compare(ctx context.Context, o Options) (r Result, err error) {
 		return r, fmt.Errorf("%s: %w", o.To, err)
 	}
 	defer c.to.close()
+	if c.expiry, err = expiryCommand(c.from, c.to); err != nil {
+		return r, err
+	}
 	dbs, err := c.databases()
 	for _, db := range dbs {
 		if err == nil {
@@ -193,7 +197,9 @@ func (c *comparison) compare(db int, keys []string, missing bool) error {
 		return nil
 	}
 	for _, side := range []*client{c.from, c.to} {
-		side.askHeads(keys)
+		if err := side.askHeads(keys, c.expiry); err != nil {
+			return err
+		}
 	}
 	from, err := c.from.readHeads(keys)
 	if err != nil {
@@ -265,7 +271,9 @@ func (c *comparison) again(d Difference) (Difference, error) {
 		if _, err := side.do("SELECT", strconv.Itoa(d.DB)); err != nil {
 			return d, err
 		}
-		side.askHeads(keys)
+		if err := side.askHeads(keys, c.expiry); err != nil {
+			return d, err
+		}
 		h, err := side.readHeads(keys)
 		if err != nil {
 			return d, err

@@ -50,25 +50,25 @@ func TestDifferences(t *testing.T) {
 	var same []string
 	for i := range 700 {
 		same = append(same, fmt.Sprintf("hset h f%d %d", i, i), fmt.Sprintf("zadd z %d.5 m%d", i, i), fmt.Sprintf("sadd s m%d", i), fmt.Sprintf("rpush l %d", i), fmt.Sprintf("xadd x %d-1 a %d", i+1, i),
-			fmt.Sprintf("set k%d %d px 1000000", i, i))
+			fmt.Sprintf("set k%d %d pxat 4000000000000", i, i))
 	}
 	same = append(same, "setrange big 2500000 x", "xgroup create x g 0", "xreadgroup group g c count 3 streams x >", "select 3", "set other 1")
 	fill(t, a.Addr, same...)
 	fill(t, b.Addr, same...)
 	if found, r := compare(t, comparer.Options{}, a.Addr, b.Addr); len(found) > 0 || r.Keys != 707 || r.Databases != 2 {
-		t.Fatalf("%+v: %q", r, found)
+		t.Fatalf("%+v: %.2000q", r, found)
 	}
 	if found, r := compare(t, comparer.Options{Sample: 500}, a.Addr, b.Addr); len(found) > 0 || r.Keys != 1000 {
 		t.Fatalf("a sample: %+v: %q", r, found)
 	}
 	fill(t, b.Addr, "hset h f650 x", "zadd z 1.25 m650", "srem s m650", "sadd s other", "lset l 650 x", "xdel x 650-1", "xadd x 900-1 a 1", "setrange big 2400000 y",
-		"set k1 x", "del k2", "persist k3", "pexpire k4 2000000", "del k5", "lpush k5 x", "append k6 x", "select 3", "del other", "set new 1", "select 2", "set only 1")
+		"set k1 x", "del k2", "persist k3", "pexpireat k4 4000000002000", "del k5", "lpush k5 x", "append k6 x", "select 3", "del other", "set new 1", "select 2", "set only 1")
 	fill(t, a.Addr, "xadd x 901-1 a 1", "xdel x 901-1")
 	want := []string{
 		`database 0, key "big": the bytes from 2097152 on differ`,
 		`database 0, key "h": "f650" of its fields differs or is missing at B`,
 		`database 0, key "k1": `, `database 0, key "k2": only A has it`,
-		`database 0, key "k3": it expires in `, `database 0, key "k4": it expires in `,
+		`database 0, key "k3": it expires at 2096-10-02T07:06:40.000Z, and never expires at B`, `database 0, key "k4": it expires at 2096-10-02T07:06:40.000Z, and expires at 2096-10-02T07:06:42.000Z at B`,
 		`database 0, key "k5": it is a string, and a list at B`, `database 0, key "k6": it has 1 bytes, and 2 at B`,
 		`database 0, key "l": the element 650 differs`, `database 0, key "s": "m650" of its members differs or is missing at B`,
 		`database 0, key "x": the entry 650-1 differs`, `database 0, key "z": "m650" of its members differs or is missing at B`,

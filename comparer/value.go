@@ -11,15 +11,32 @@ import (
 // head is what is asked of each key at first.
 type head struct {
 	kind string // none: it does not exist
-	ttl  int64  // milliseconds; -1: none, -2: no key
+	ttl  int64  // milliseconds, as expiryCommand tells it; -1: none, -2: no key
+}
+
+// expiryCommand returns a command that tells when a key expires: PEXPIRETIME, or PTTL if a side
+// is older than Redis 7.0 and does not know it.
+func expiryCommand(sides ...*client) (string, error) {
+	for _, side := range sides {
+		_, err := side.do("PEXPIRETIME", "no such key")
+		var refused serverError
+		switch {
+		case errors.As(err, &refused) && strings.Contains(strings.ToLower(string(refused)), "unknown command"):
+			return "PTTL", nil
+		case err != nil:
+			return "", err
+		}
+	}
+	return "PEXPIRETIME", nil
 }
 
 // askHeads asks for the heads of keys, and readHeads reads them.
-func (c *client) askHeads(keys []string) {
+func (c *client) askHeads(keys []string, expiry string) error {
 	for _, k := range keys {
 		c.send("TYPE", k)
-		c.send("PTTL", k)
+		c.send(expiry, k)
 	}
+	return c.out.Flush()
 }
 
 func (c *client) readHeads(keys []string) ([]head, error) {
@@ -50,10 +67,10 @@ func (c *comparison) key(key string, from, to head) (what string, err error) {
 	case from.kind != to.kind:
 		return fmt.Sprintf("it is a %s, and a %s at %s", from.kind, to.kind, c.To), nil
 	case (from.ttl < 0) != (to.ttl < 0):
-		return fmt.Sprintf("it %s, and %s at %s", lives(from.ttl), lives(to.ttl), c.To), nil
+		return fmt.Sprintf("it %s, and %s at %s", c.lives(from.ttl), c.lives(to.ttl), c.To), nil
 	}
 	if d := from.ttl - to.ttl; d > c.Skew.Milliseconds() || -d > c.Skew.Milliseconds() {
-		return fmt.Sprintf("it %s, and %s at %s", lives(from.ttl), lives(to.ttl), c.To), nil
+		return fmt.Sprintf("it %s, and %s at %s", c.lives(from.ttl), c.lives(to.ttl), c.To), nil
 	}
 	switch from.kind {
 	case "string":
@@ -78,9 +95,12 @@ func (c *comparison) key(key string, from, to head) (what string, err error) {
 	return what, err
 }
 
-func lives(ttl int64) string {
-	if ttl < 0 {
+func (c *comparison) lives(ttl int64) string {
+	switch {
+	case ttl < 0:
 		return "never expires"
+	case c.expiry == "PEXPIRETIME":
+		return "expires at " + time.UnixMilli(ttl).UTC().Format("2006-01-02T15:04:05.000Z")
 	}
 	return "expires in " + (time.Duration(ttl) * time.Millisecond).String()
 }

@@ -51,7 +51,7 @@ func compareData(ctx context.Context, args []string, out, log io.Writer) error {
 	if o.To, err = comparer.ParseServer(*to, secure); err != nil {
 		return failed(fmt.Errorf("--to: %w", err))
 	}
-	p := newProgress(log)
+	p := newProgress(log, time.Second)
 	o.Progress = func(keys int64) {
 		p.begin("compared")
 		p.show(number(keys, "key"))
