@@ -27,17 +27,19 @@ func (f *front) logged(text string) (lines, times int) {
 // tells how many they were.
 func TestClosedClientsDoNotFloodTheLog(t *testing.T) {
 	const many = 100
-	for text, send := range map[string]string{
-		"evicting a client":                  frame("MULTI") + strings.Repeat(frame("SET", "k", strings.Repeat("x", 100_000)), 15),
-		"its query buffer is over the limit": "*2\r\n$4\r\nECHO\r\n$1300000\r\n" + strings.Repeat("x", 1_200_000),
-		"speaks HTTP":                        "Host: localhost\r\n",
+	for text, test := range map[string]struct{ send, limit, value string }{
+		"evicting a client": {frame("MULTI") + strings.Repeat(frame("SET", "k", strings.Repeat("x", 100_000)), 15),
+			"--maxmemory-clients", "1400000"},
+		"its query buffer is over the limit": {"*2\r\n$4\r\nECHO\r\n$1300000\r\n" + strings.Repeat("x", 1_200_000),
+			"--client-query-buffer-limit", "1mb"},
+		"speaks HTTP": {"Host: localhost\r\n", "--maxmemory-clients", "1400000"},
 	} {
 		t.Run(text, func(t *testing.T) {
 			carriers(t, func(t *testing.T, pipes bool) {
-				f := start(t, pipes, "--maxmemory-clients", "1400000", "--client-query-buffer-limit", "1mb")
+				f := start(t, pipes, test.limit, test.value)
 				for range many {
 					c := f.dial()
-					c.raw(send)
+					c.raw(test.send)
 					for c.read() != "(closed)" {
 					}
 				}

@@ -89,7 +89,7 @@ func flips(t *testing.T, v *voyage, rng *rand.Rand, sub, suffix string, points i
 	}
 	t.Logf("%d files of %d bytes: refused %d, read with errors %d, no difference %d", len(all), total, refused, broken, harmless)
 	if refused+broken == 0 {
-		t.Error("nothing was found")
+		t.Error("no flip was found: either none is looked for, or too few bits were flipped for that")
 	}
 }
 
@@ -151,5 +151,5 @@ func TestBitFlips(t *testing.T) {
 	t.Run("journal", func(t *testing.T) { flips(t, last, rng, journalDir, ".jnl", points, true) })
 	t.Run("tables", func(t *testing.T) { flips(t, large, rng, storeDir, ".sst", points, false) })
 	t.Run("small tables", func(t *testing.T) { flips(t, small, rng, storeDir, ".sst", points/2, false) })
-	t.Run("manifest", func(t *testing.T) { flips(t, small, rng, storeDir, "MANIFEST", points/2, false) })
+	t.Run("manifest", func(t *testing.T) { flips(t, small, rng, storeDir, "MANIFEST", max(24, points/2), false) })
 }
