@@ -161,7 +161,8 @@ func readBind(_ *Config, words []string, _ bool) (string, error) {
 	if len(words) > 16 {
 		return "", errors.New("Too many bind addresses specified.")
 	}
-	return strings.Join(words, " "), nil
+	// The value is a list of words, so that an empty one among others would not survive CONFIG REWRITE.
+	return strings.Join(strings.Fields(strings.Join(words, " ")), " "), nil
 }
 
 // readPercentiles reads a list of percentages.
