@@ -117,7 +117,11 @@ func (g *Gateway) failed(err error) *response {
 func (g *Gateway) failedReply(e store.Error) *response {
 	switch e.Code() {
 	case "LOADING", "TRYAGAIN", "OOM", "MISCONF", "NOREPLICAS", "READONLY", "UNAVAILABLE", "UNKNOWN":
-		res := fail(http.StatusServiceUnavailable, "The database cannot serve this now: "+string(e), codeUnavailable)
+		text := string(e)
+		if e.Code() == "MISCONF" && !g.settings.Load().Detail {
+			text = "MISCONF the log of the server says why" // the error names files, which are no client's business
+		}
+		res := fail(http.StatusServiceUnavailable, "The database cannot serve this now: "+text, codeUnavailable)
 		res.retry = 1
 		return res
 	case "WRONGTYPE":

@@ -213,7 +213,7 @@ func TestHTTPWaitsForDurability(t *testing.T) {
 	d.fail()
 	asked.Wait()
 	for _, got := range answers {
-		if !strings.HasPrefix(got, "503") || !strings.Contains(got, "the disk is gone") {
+		if !strings.HasPrefix(got, "503") || !strings.Contains(got, "MISCONF") {
 			t.Error(got)
 		}
 	}
@@ -245,6 +245,8 @@ func TestHTTPFullDisk(t *testing.T) {
 	w.want("200", "PUT", subA, "")
 	w.want("200", "PUT", forget+"m", "1")
 	eng.full.Store(true)
+	w.want(`503 {"code":"redoubt.unavailable","error":"The database cannot serve this now: MISCONF the log of the server says why"`, "PUT", forget+"m2", "1")
+	w.dial().do("CONFIG", "SET", "http-error-detail", "yes")
 	w.want(`503 {"code":"redoubt.unavailable","error":"The database cannot serve this now: MISCONF store refuses writes: the disk is full"`, "PUT", forget+"m2", "1")
 	w.want(`500 {"storage":"store refuses writes: the disk is full"}`, "GET", probe, "")
 	got, _ := w.ask("GET", subA, "")
