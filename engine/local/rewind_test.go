@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -317,8 +318,8 @@ func TestOutcome(t *testing.T) {
 			t.Errorf("outcome of %+v is %d, want %d", h, got, want)
 		}
 	}
-	told := 0
-	m.e.OnDurable(func() { told++ })
+	var told atomic.Int64
+	m.e.OnDurable(func() { told.Add(1) })
 	first, second, third := commit(), commit(), commit()
 	is(first, engine.Pending)
 	m.agree(uint64(first.ticket))
@@ -326,9 +327,9 @@ func TestOutcome(t *testing.T) {
 	is(second, engine.Pending)
 	m.log.depose()
 	is(second, engine.Pending) // it may be confirmed
-	before := told
+	before := told.Load()
 	must(t, m.cut(uint64(second.ticket)))
-	if told == before {
+	if told.Load() == before {
 		t.Error("nobody was told that commits are void")
 	}
 	is(first, engine.Durable)
