@@ -246,22 +246,33 @@ func (a *Args) UnmarshalJSON(b []byte) error {
 	}
 	*a = make(Args, len(list))
 	for i, raw := range list {
-		var text string
-		if len(raw) > 0 && raw[0] == '"' {
-			if err := json.Unmarshal(raw, &text); err != nil {
-				return err
-			}
-			(*a)[i] = []byte(text)
-			continue
+		if err := (*binary)(&(*a)[i]).UnmarshalJSON(raw); err != nil {
+			return fmt.Errorf("argument %d: %w", i, err)
 		}
-		var object struct {
-			Bytes *[]byte `json:"bytes"`
-		}
-		if err := json.Unmarshal(raw, &object); err != nil || object.Bytes == nil {
-			return fmt.Errorf(`argument %d must be a string or {"bytes": base64}`, i)
-		}
-		(*a)[i] = *object.Bytes
 	}
+	return nil
+}
+
+// binary is a text of any bytes.
+type binary []byte
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (t *binary) UnmarshalJSON(raw []byte) error {
+	if len(raw) > 0 && raw[0] == '"' {
+		var text string
+		if err := json.Unmarshal(raw, &text); err != nil {
+			return err
+		}
+		*t = []byte(text)
+		return nil
+	}
+	var object struct {
+		Bytes *[]byte `json:"bytes"`
+	}
+	if err := json.Unmarshal(raw, &object); err != nil || object.Bytes == nil {
+		return errors.New(`not a string, nor {"bytes": base64}`)
+	}
+	*t = *object.Bytes
 	return nil
 }
 

@@ -14,7 +14,7 @@ import (
 // until some time has passed; the next request goes on at the cursor of the last answer.
 type treeRequest struct {
 	DB        int    `json:"db"`
-	Prefix    string `json:"prefix"`
+	Prefix    binary `json:"prefix"`
 	Separator string `json:"separator"`
 	Match     string `json:"match"` // a pattern; instead of the prefix
 	Type      string `json:"type"`
@@ -93,7 +93,7 @@ func (t *talk) tree(ctx context.Context, q *treeRequest) (*treeResult, error) {
 	}
 	pattern := q.Match
 	if pattern == "" {
-		pattern = escape(q.Prefix) + "*"
+		pattern = escape(string(q.Prefix)) + "*"
 	}
 	result := &treeResult{Cursor: q.Cursor}
 	groups := make(map[string]int)
@@ -130,7 +130,7 @@ func (t *talk) tree(ctx context.Context, q *treeRequest) (*treeResult, error) {
 
 func (r *treeResult) add(q *treeRequest, key Value, groups map[string]int) {
 	r.Found++
-	rest, below := bytes.CutPrefix(key.Text, []byte(q.Prefix))
+	rest, below := bytes.CutPrefix(key.Text, q.Prefix)
 	if below && q.Separator != "" {
 		if i := bytes.Index(rest, []byte(q.Separator)); i >= 0 {
 			name := rest[:i+len(q.Separator)]

@@ -5,12 +5,26 @@ import { applyTheme, chosenTheme, Loading, Problem, type Theme } from './ui';
 import { SessionContext, go, useRoute } from './session';
 import { LogIn } from './pages/login';
 import { Overview } from './pages/overview';
+import { Keys } from './pages/keys';
 import { Terminal } from './pages/terminal';
+import { SlowLog } from './pages/slowlog';
+import { Clients } from './pages/clients';
+import { Messages } from './pages/messages';
+import { Users } from './pages/users';
+import { Configuration } from './pages/config';
+import { Cluster } from './pages/cluster';
 import 'uplot/dist/uPlot.min.css';
 
 const pages = [
   { path: 'overview', title: 'Overview', hint: 'o', page: Overview },
+  { path: 'keys', title: 'Keys', hint: 'k', page: Keys },
   { path: 'terminal', title: 'Terminal', hint: 't', page: Terminal },
+  { path: 'slow', title: 'Slow log', hint: 's', page: SlowLog },
+  { path: 'clients', title: 'Clients', hint: 'c', page: Clients },
+  { path: 'messages', title: 'Messages', hint: 'm', page: Messages },
+  { path: 'users', title: 'Users', hint: 'u', page: Users },
+  { path: 'config', title: 'Configuration', hint: 'g', page: Configuration },
+  { path: 'cluster', title: 'Cluster', hint: 'l', page: Cluster },
 ];
 
 function App() {
