@@ -4,8 +4,8 @@
 GO ?= go
 PKG := ./...
 
-.PHONY: help run build test test-quick race check fmt vet fuzz sim oracle oracle-short crash bench bench-mem soak hostile hostile-short pgo tools tools-clients idle clients \
-	clients-short console console-current test-channels tikv-build tikv-up tikv-down test-tikv settle
+.PHONY: help run build test test-quick race check fmt vet fuzz sim oracle oracle-short crash bench bench-mem soak hostile hostile-short pgo tools tools-clients tools-console idle clients \
+	clients-short console console-current console-program test-console pictures test-channels tikv-build tikv-up tikv-down test-tikv settle
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
@@ -77,6 +77,9 @@ endef
 tools: ## install what oracle, bench and some tests need (Debian: redis-server, redis-tools, openssl, curl)
 	$(call install,redis-server:redis-server redis-cli:redis-tools openssl:openssl curl:curl)
 
+tools-console: ## install what test-console needs (Debian: Node, Chromium)
+	$(call install,node:nodejs npm:npm chromium:chromium)
+
 tools-clients: ## install what clients and test-channels need (Debian: Python, Node, Java, Maven, Rust, Chromium)
 	$(call install,python3:python3-venv node:nodejs npm:npm java:default-jdk-headless mvn:maven cargo:cargo chromium:chromium)
 
@@ -109,6 +112,20 @@ console: ## build console/dist, the page that is embedded in the program, from c
 
 console-current: console ## fail if console/dist is not what console/app makes
 	@test -z "$$(git status --porcelain console/dist)" || { git status --short console/dist; echo 'console/dist is not current: run make console and commit it'; exit 1; }
+
+# The program is built without default.pgo, which would compile every package again.
+KEYS ?= 1000000
+CONSOLE_TEST = cd console/app && { [ -d node_modules ] || npm ci --ignore-scripts --no-progress; } && node browser/test.mjs ../../bin/redoubt-console
+
+test-console: console-program ## the console: its own tests, and each page in Chromium with a million keys (KEYS=5000000); needs Node and chromium
+	cd console/app && { [ -d node_modules ] || npm ci --ignore-scripts --no-progress; } && npm test
+	$(CONSOLE_TEST) --keys $(KEYS) --failures ../../bin
+
+pictures: console-program ## draw docs/images again; needs Node and chromium
+	$(CONSOLE_TEST) --shots ../../docs/images
+
+console-program:
+	CGO_ENABLED=0 $(GO) build -pgo=off -o bin/redoubt-console ./cmd/redoubt
 
 # What other targets skip: programs of other languages, also against a server that says
 # something wrong; the examples of docs/channels.md in Python and JavaScript, and a browser.

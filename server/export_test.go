@@ -13,3 +13,6 @@ func (srv *Server) FillLogins(addr string) {
 		_, full, _ = srv.access.Logins.Fail(access.Host(addr), time.Now())
 	}
 }
+
+// RecordSecond records a second of the console's history.
+func (srv *Server) RecordSecond(now time.Time) { srv.history.Record(now) }

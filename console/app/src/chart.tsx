@@ -64,7 +64,7 @@ export function Chart(p: Props) {
       width: el.clientWidth || 300, height: 150, legend: { show: false }, padding: [8, 4, 0, 0],
       cursor: { sync: { key, setSeries: false }, points: { size: 6 }, drag: { x: false, y: false } },
       hooks: { setCursor: [(u: uPlot) => setAt(u.cursor.idx ?? null)] },
-      scales: { x: { time: true, range: (_u: uPlot, _min: number, max: number) => [max - p.seconds, max] }, y: p.log ? { distr: 3 } : { range: (_u: uPlot, _min: number, max: number) => [0, max > 0 ? max * 1.08 : 1] } },
+      scales: { x: { time: true, range: (_u: uPlot, min: number, max: number) => [Math.max(max - p.seconds, Math.min(min, max - 60)), max] }, y: p.log ? { distr: 3 } : { range: (_u: uPlot, _min: number, max: number) => [0, max > 0 ? max * 1.08 : 1] } },
       axes: [
         { ...axis, size: 22, space: 70, values: (_u, ticks) => ticks.map((t) => clock(t).slice(0, p.seconds > 600 ? 5 : 8)) },
         { ...axis, size: 62, space: 32, ...(p.format === bytes ? { incrs: powers } : {}), ...(p.log ? { grid: { ...axis.grid, filter: tens } } : {}), values: (_u, ticks) => ticks.map((t) => (t === null || (p.log && !isTen(t)) ? '' : p.format(t))) },

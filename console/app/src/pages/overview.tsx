@@ -62,7 +62,7 @@ export function Overview() {
       <div class="tiles">
         <Tile name="Commands" value={perSecond(now('commands'))} unit="a second" />
         <Tile name="Latency, p99" value={micros(now('p99'))} unit={`p50 ${micros(now('p50'))}`} />
-        <Tile name="Hit rate" value={hits !== null && misses !== null && hits + misses > 0 ? percent(hits / (hits + misses)) : '–'} unit={`${perSecond(now('cold_reads') ?? now('cold_commands'))} cold reads a second`} />
+        <Tile name="Hit rate" value={hits !== null && misses !== null && hits + misses > 0 ? percent(hits / (hits + misses)) : '–'} unit={`${perSecond(now('cold_reads') ?? now('cold_commands'))} cold a second`} />
         <Tile name="Memory" value={bytes(now('memory_rss'))} unit={(now('memory_limit') ?? 0) > 0 ? `of ${bytes(now('memory_limit'))}` : 'no limit'}
           part={(now('memory_limit') ?? 0) > 0 ? (now('memory_rss') ?? 0) / now('memory_limit')! : undefined} />
         <Tile name="Not yet on disk" value={now('lag_bytes') === null ? count(now('lag_commits')) : bytes(now('lag_bytes'))} unit={`${count(now('lag_commits'))} commits`} />
