@@ -15,6 +15,10 @@
 //     too slow for the hub's queue, Handler.Lost is called. Nothing is sent twice.
 //  4. Tell never waits: it is called with latches held.
 //
+// A Mesh is another use of the same connections: the members of a replicated cluster send
+// each other what package replica has to say. A message may be lost there, with all behind it
+// until the members are connected again; none is sent twice, and none is changed.
+//
 // Both sides prove that they know a secret of the store before anything is sent or
 // accepted (handshake.go). That protects against everyone but an attacker who can read or
 // change the traffic; against that, use TLS.

@@ -23,6 +23,9 @@ import (
 //	10    hello: see handshake.go; follower to hub
 //	11    answer: hub to follower
 //	12    proof: follower to hub
+//	20    sent: what a member of a mesh sends another one: see mesh.go
+//	21    question: to a mesh, of anybody who knows the secret
+//	22    reply: to a question
 const (
 	frameBeat     = 0x01
 	frameInterest = 0x02
@@ -31,6 +34,9 @@ const (
 	frameHello    = 0x10
 	frameAnswer   = 0x11
 	frameProof    = 0x12
+	frameSent     = 0x20
+	frameQuestion = 0x21
+	frameReply    = 0x22
 )
 
 const (

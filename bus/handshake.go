@@ -52,7 +52,7 @@ func nonce() (n [nonceLen]byte, err error) {
 	return n, nil
 }
 
-// greet is the follower's side. want is the id of the expected hub.
+// greet is the follower's side. want is the id of the expected hub; "" is any.
 func greet(rw io.ReadWriter, secret [32]byte, self, want string) error {
 	s := seal{secret: secret, follower: self}
 	var err error
@@ -75,7 +75,7 @@ func greet(rw io.ReadWriter, secret [32]byte, self, want string) error {
 	if !hmac.Equal(body[nonceLen:nonceLen+macLen], s.mac("hub")) {
 		return errSecret
 	}
-	if s.hub != want {
+	if want != "" && s.hub != want {
 		return errOther
 	}
 	_, err = rw.Write(appendFrame(nil, frameProof, s.mac("follower")))

@@ -284,6 +284,27 @@ func (r *RaftLog) Remove(position, index uint64) error {
 	return j.Remove(position)
 }
 
+// Retained returns the newest entry without which the segments behind it still have so many
+// bytes: what may be forgotten of a log of which that much is to be kept.
+func (r *RaftLog) Retained(bytes int64) (index uint64) {
+	j := r.j
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	kept, oldest := j.active.end, j.active.index
+	for i := len(j.old) - 1; i >= 0 && kept < bytes; i-- {
+		kept, oldest = kept+j.old[i].bytes, j.old[i].index
+	}
+	if kept < bytes {
+		return r.line.base.index
+	}
+	for _, p := range r.line.points {
+		if p.segment >= oldest {
+			return p.index - 1
+		}
+	}
+	return r.line.base.index
+}
+
 // First is the index of the oldest entry that can be read.
 func (r *RaftLog) First() uint64 { return r.ask(func(l *lineage) uint64 { return l.base.index + 1 }) }
 

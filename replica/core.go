@@ -1,11 +1,10 @@
 // Package replica has what makes several stores one: the agreement on the order of
-// commits, by Raft. It is the beginning of replicated mode (issue 17, docs/adr/0030);
-// no server starts it yet.
+// commits, by Raft (issue 17, docs/adr/0030 and 0034).
 //
 // A Core is the part without I/O. Events go in by its methods: time, messages,
 // proposals, writes that are done. What is to be done comes out as Actions: what to write,
 // send, apply. Its owner does that, with a journal (Journal), a state file (replica/state)
-// and a transport. So a simulation runs hundreds of histories of whole clusters a minute,
+// and a transport: in a server that is a Node. So a simulation runs hundreds of histories of whole clusters a minute,
 // with crashes, in one goroutine (sim_test.go).
 //
 // What a Core promises, given that its owner does what it asks:
@@ -16,24 +15,27 @@
 package replica
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"redoubt/journal"
 	"redoubt/replica/state"
 )
 
 // Errors of a Core.
 var (
 	// ErrNotLeader: nothing happened; another node is the leader, or none.
-	ErrNotLeader = errors.New("this node is not the leader")
+	ErrNotLeader = journal.ErrNotLeader
 	// ErrCongested: nothing happened; too much is proposed that is not committed.
-	ErrCongested = errors.New("too much is waiting to be committed")
+	ErrCongested = journal.ErrCongested
 	// ErrBroken: something happened that cannot. The node must stop: what it has in memory is
 	// of no use, and it must not be started again as who it was.
 	ErrBroken = errors.New("this replica is broken")
@@ -308,6 +310,25 @@ func (c *Core) Status() (r Role, committed uint64) {
 		return Role{Term: c.role.Term}, 0
 	}
 	return c.role, c.node.BasicStatus().GetCommit()
+}
+
+// Member is a node of the group, as its leader knows it.
+type Member struct {
+	ID     uint64
+	Match  uint64 // the newest entry that it is known to have
+	Active bool   // it was heard of lately
+}
+
+// Members returns all members on the leader, by id; none elsewhere.
+func (c *Core) Members() (list []Member) {
+	if c.err != nil {
+		return nil
+	}
+	for id, p := range c.node.Status().Progress {
+		list = append(list, Member{ID: id, Match: p.Match, Active: id == c.id || p.RecentActive})
+	}
+	slices.SortFunc(list, func(a, b Member) int { return cmp.Compare(a.ID, b.ID) })
+	return list
 }
 
 // Actions returns what to do since it was called before.

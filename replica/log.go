@@ -47,9 +47,15 @@ const headSize = 16
 // Encode returns the data of an entry.
 func Encode(h Head, payload []byte) []byte {
 	b := make([]byte, headSize, headSize+len(payload))
+	h.put(b)
+	return append(b, payload...)
+}
+
+// put writes the head to the front of an entry's data.
+func (h Head) put(b []byte) {
+	clear(b[:headSize])
 	binary.BigEndian.PutUint64(b, h.Time)
 	b[8], b[9] = byte(h.Type), h.Version
-	return append(b, payload...)
 }
 
 // Decode returns what an entry says. An empty one, with which a leader begins its term, has
