@@ -5,7 +5,7 @@ GO ?= go
 PKG := ./...
 
 .PHONY: help run build test test-quick race check fmt vet fuzz sim oracle oracle-short crash bench bench-mem soak hostile hostile-short pgo tools tools-clients tools-console idle clients \
-	clients-short console console-current console-program test-console pictures test-channels tikv-build tikv-up tikv-down test-tikv settle
+	clients-short console console-current console-program test-console pictures test-channels test-replicated tikv-build tikv-up tikv-down test-tikv settle
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
@@ -106,6 +106,11 @@ SIM ?= 10m
 
 sim: ## clusters of replicas with faults, simulated, each of two kinds for a while (SIM=10m)
 	REDOUBT_SIM=$(SIM) $(GO) test -count=1 -timeout 24h -v -run 'TestSimulation($$|OnJournals)' ./replica
+
+REPLICATED ?= 10m
+
+test-replicated: ## whole servers that agree upon their writes, with faults, checked for linearizability (REPLICATED=10m), and processes with kill -9
+	REDOUBT_REPLICATED=$(REPLICATED) $(GO) test -count=1 -timeout 24h -v ./test/replicated
 
 console: ## build console/dist, the page that is embedded in the program, from console/app; needs Node 20 or later
 	cd console/app && npm ci --ignore-scripts --no-progress && npm run build

@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"net"
 	"strconv"
 	"strings"
 )
@@ -13,6 +14,19 @@ func tikvPrefix(v value, _ bool) error {
 		return errors.New("tikv-prefix must have 1 to 64 bytes")
 	case s[0] == 'm' || s[0] == 't' || s[0] == 0xff:
 		return errors.New("tikv-prefix must not begin with m or t, which are TiDB's, nor with byte ff")
+	}
+	return nil
+}
+
+// raftPeers refuses what is no list of addresses.
+func raftPeers(v value, _ bool) error {
+	if v.text == "" {
+		return nil
+	}
+	for p := range strings.SplitSeq(v.text, ",") {
+		if _, port, err := net.SplitHostPort(strings.TrimSpace(p)); err != nil || port == "" {
+			return errors.New("raft-peers must be a list of host:port with commas between them")
+		}
 	}
 	return nil
 }
@@ -86,6 +100,10 @@ func ownDirectives(memoryBytes uint64) []Directive {
 			doc("The password that HTTP requests at metrics-addr must bring, by basic authentication with any user or as a bearer token; none by default."),
 		yesNo("metrics-pprof", "no").with(Immutable).
 			doc("Go profiles are served at metrics-addr, too, on /debug/pprof/. On an address that is not the machine's own they need metrics-password."),
+		nullable("cluster-secret-file").with(Immutable).
+			doc("The file with the secret by which the nodes of raft-peers know each other: any 16 bytes or more, the same on all. Needed unless all of them are on this machine."),
+		nullable("raft-peers").with(Immutable).valid(raftPeers).
+			doc("Engine local: the host:port of each node of a replicated cluster of 3, 5 or 7, with commas between them, the same list on each: the addresses of cluster-port. The nodes hold the same data and agree upon each write."),
 		nullable("tikv-ca").with(Immutable).
 			doc("Engine tikv: the file of the authority's certificate. With it all connections to the cluster use TLS."),
 		nullable("tikv-cert").with(Immutable).

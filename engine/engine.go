@@ -72,9 +72,9 @@ var (
 )
 
 // Transient reports whether nothing was written and the same call may succeed later
-// without intervention: ErrUnavailable, ErrOverloaded and ErrContended.
+// without intervention: ErrUnavailable, ErrOverloaded, ErrContended and ErrNotLeader.
 func Transient(err error) bool {
-	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrOverloaded) || errors.Is(err, ErrContended)
+	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrOverloaded) || errors.Is(err, ErrContended) || errors.Is(err, ErrNotLeader)
 }
 
 // A Ticket is a place in the order of commits. Ticket 0 is always durable.

@@ -50,6 +50,8 @@ type Options struct {
 	// Receivers returns how many clients of this process a message to a channel would
 	// reach, and whether there may be any at all: see command.Ctx.
 	Receivers func(channel []byte, shard bool) (n int, heard bool)
+	// Leadership is that of a replicated store; nil on any other.
+	Leadership Leadership
 	// RetryFor is how long a call that conflicts with other processes is retried.
 	RetryFor time.Duration
 	// Work is the working memory that the commands on workers share; nil is no limit.
@@ -220,7 +222,8 @@ func (x *Executor) newBatch(m Mode) *Batch {
 }
 
 // begin opens the batch if it is not open. It reports false when the keyspace latch is held
-// exclusively by another batch and this one may not wait.
+// exclusively by another batch, or others must be asked before this process may read, and this
+// batch may not wait.
 func (b *Batch) begin() (bool, error) {
 	if b.open {
 		return true, nil
@@ -231,6 +234,9 @@ func (b *Batch) begin() (bool, error) {
 	view, err := b.store.begin(engine.ViewOptions{NoWait: b.mode == Loop, Background: b.background})
 	if err != nil {
 		return false, fmt.Errorf("begin: %w", err)
+	}
+	if view == nil {
+		return false, nil
 	}
 	b.open, b.read, b.tx.Rows.View = true, false, view
 	now := b.x.clock()

@@ -29,8 +29,8 @@ type store interface {
 // batchStore is the part of a Batch that depends on the kind of store. Its methods are called
 // once per batch or call, never per row.
 type batchStore interface {
-	// begin opens the view of a batch. The keyspace latch is held; on an error begin
-	// releases it.
+	// begin opens the view of a batch. The keyspace latch is held; without a view begin
+	// releases it. The view is nil without an error if the batch would have to wait, and may not.
 	begin(o engine.ViewOptions) (engine.View, error)
 	// needsLatches reports whether a call must hold the latches of b.keys. If not, it may
 	// still hold some.
@@ -87,6 +87,9 @@ type batchStore interface {
 func newStore(x *Executor, o Options) store {
 	if shared, ok := o.Engine.(engine.Shared); ok && o.Engine.Capabilities().Shared {
 		return newSharedStore(x, shared, o.RetryFor)
+	}
+	if o.Leadership != nil {
+		return replicatedStore{localStore{x}, o.Leadership}
 	}
 	return localStore{x}
 }

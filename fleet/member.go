@@ -94,14 +94,32 @@ type Division struct {
 	Self    int      // the index of this process in Members
 	Epoch   uint64   // grows with each change that this process sees
 
+	// Led: the members are replicas of each other, and one of them, Master, has all slots; -1
+	// if it is not known which.
+	Led    bool
+	Master int
+
 	all []Member // Members, and those that take no clients
 }
 
 // Slots returns the range of slots of a member: from lo up to, but not including, hi.
-func (d *Division) Slots(i int) (lo, hi int) { return Slots(i, len(d.Members)) }
+func (d *Division) Slots(i int) (lo, hi int) {
+	switch {
+	case !d.Led:
+		return Slots(i, len(d.Members))
+	case i == d.Master:
+		return 0, keyspace.Slots
+	}
+	return 0, 0
+}
 
 // Owner returns the index of the member that has a slot.
-func (d *Division) Owner(slot int) int { return Owner(slot, len(d.Members)) }
+func (d *Division) Owner(slot int) int {
+	if d.Led {
+		return d.Master
+	}
+	return Owner(slot, len(d.Members))
+}
 
 // Slots returns the range of slots of member i of n.
 func Slots(i, n int) (lo, hi int) { return i * keyspace.Slots / n, (i + 1) * keyspace.Slots / n }

@@ -70,6 +70,26 @@ func Open(eng engine.Engine, databases int) (*Space, error) {
 	return s, nil
 }
 
+// Unloaded returns the Space of a store that another process writes, so far without any
+// database. Load follows when this process may write.
+func Unloaded(eng engine.Engine, databases int) *Space {
+	s := &Space{dbs: make([]atomic.Uint32, databases), eng: eng}
+	s.store = newStore(s)
+	return s
+}
+
+// Load reads anew what the Space has of its store, which another process has written since, and
+// initializes an empty store. No transaction is under way.
+func (s *Space) Load() error {
+	for i := range s.due {
+		s.due[i].Store(0)
+	}
+	if err := s.load(); err != nil {
+		return fmt.Errorf("load keyspace: %w", err)
+	}
+	return nil
+}
+
 func (s *Space) load() error {
 	view, err := s.eng.Begin(engine.ViewOptions{})
 	if err != nil {

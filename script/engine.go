@@ -91,6 +91,9 @@ func (e *Engine) Open(space *keyspace.Space) error {
 	if err != nil {
 		return err
 	}
+	e.changing.Lock()
+	e.registry.Store(emptyRegistry()) // of a store that another process has written since
+	e.changing.Unlock()
 	e.publish(list)
 	space.OnLibraries = e.publish
 	return nil

@@ -123,7 +123,7 @@ func (srv *Server) PeersReady(ctx context.Context) error {
 
 // becomeSolo makes a server with a store of its own a cluster of one node, if cluster-enabled.
 func (srv *Server) becomeSolo() {
-	if srv.cluster.Enabled() || !srv.cfg.Bool("cluster-enabled") || srv.eng.Capabilities().Shared {
+	if srv.cluster.Enabled() || !srv.cfg.Bool("cluster-enabled") || srv.eng.Capabilities().Shared || srv.raft.store != nil {
 		return
 	}
 	self := fleet.Member{ID: fleet.NewID(), Version: version.Redoubt}

@@ -158,13 +158,34 @@ func (v infoView) Peers() (f info.Peers, ok bool) {
 	}, true
 }
 
+func (v infoView) Raft() (f info.Raft, ok bool) {
+	if !v.srv.ready.Load() || v.srv.raft.store == nil {
+		return f, false
+	}
+	g := v.srv.raft.State()
+	f = info.Raft{
+		Leads: g.Leads, LeaderKnown: g.Leader != 0, Failed: g.Failure != "", Term: g.Term, Commit: g.Commit, Applied: g.Applied, Last: g.Last,
+		Lease: g.Lease, Elections: g.Elections, Rewinds: g.Rewinds,
+	}
+	for _, m := range g.Members {
+		if m.Known {
+			f.Members = append(f.Members, info.RaftMember{Replica: m.Replica, Lag: g.Last - min(g.Last, m.Match), Active: m.Active})
+		}
+	}
+	return f, true
+}
+
 // engineName returns the package name of the engine in use, which a program may have
 // chosen without the configuration.
 func (srv *Server) engineName() string {
 	if !srv.ready.Load() {
 		return srv.cfg.Enum("engine")
 	}
-	name, _, _ := strings.Cut(strings.TrimPrefix(fmt.Sprintf("%T", srv.eng), "*"), ".")
+	var eng any = srv.eng
+	if srv.raft.store != nil {
+		eng = srv.raft.store.Rows
+	}
+	name, _, _ := strings.Cut(strings.TrimPrefix(fmt.Sprintf("%T", eng), "*"), ".")
 	return name
 }
 

@@ -12,6 +12,7 @@ import (
 	"redoubt/executor"
 	"redoubt/executor/background"
 	"redoubt/keyspace"
+	"redoubt/replica/member"
 	"redoubt/server/replication"
 )
 
@@ -101,7 +102,12 @@ func (srv *Server) openStore(ctx, background context.Context) error {
 	if err := srv.member.Join(ctx, eng); err != nil {
 		return errors.Join(err, eng.Close())
 	}
-	space, err := srv.openSpace(eng)
+	var space *keyspace.Space
+	if store, ok := eng.(*member.Store); ok {
+		space = srv.raft.open(srv, store)
+	} else {
+		space, err = srv.openSpace(eng)
+	}
 	l := &srv.load
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -120,7 +126,10 @@ func (srv *Server) openStore(ctx, background context.Context) error {
 	if srv.boundedByMemory {
 		srv.limitClients() // so far descriptors were reserved for a store on disk
 	}
-	return srv.serveStore(background)
+	if err := srv.serveStore(background); err != nil {
+		return err
+	}
+	return srv.raft.start()
 }
 
 // stopLoading cancels the opening of the store, and waits for its end until ctx ends.
@@ -182,12 +191,13 @@ func (srv *Server) attach(eng engine.Engine, space *keyspace.Space) {
 	srv.exec = executor.New(executor.Options{
 		Work: &srv.budget.Work, Clients: &srv.budget.Clients,
 		Engine: eng, Space: space, Clock: srv.clock, Seed: srv.seed, Logger: srv.log,
-		Receivers: srv.receivers,
+		Receivers: srv.receivers, Leadership: srv.raft.leadership(),
 	})
 	srv.exec.Listen(srv.publishEffects)
 	srv.upkeep = background.New(srv.member.Background(background.Options{
 		Executor: srv.exec, Engine: eng, Space: space, Clock: srv.clock, Logger: srv.log,
 	}))
+	srv.upkeep.Rest(srv.raft.store != nil)
 	srv.tracking.Attach(space, srv.remote)
 	srv.save.Open(adminView{srv}, !srv.boundedByMemory)
 	srv.ready.Store(true)
@@ -241,6 +251,9 @@ func (srv *Server) waitDurable(t engine.Ticket) error {
 			return err
 		}
 		time.Sleep(time.Millisecond)
+	}
+	if srv.raft.void(t) {
+		return errVoid
 	}
 	return nil
 }

@@ -77,6 +77,7 @@ type Server struct {
 	life      lifetime
 
 	storage
+	raft    raft                           // of a replicated store
 	member  peers.Membership               // among the front ends of the store
 	peers   atomic.Pointer[peers.Exchange] // with other front ends; nil: there are none
 	cluster cluster.Cluster                // the front ends as clients see them

@@ -502,6 +502,11 @@ func (s *session) refuse(cmd *command.Command, args [][]byte) error {
 		return command.ErrLoading
 	}
 	flags := s.multi.flagsOf(cmd, args)
+	if s.work.batch != nil {
+		if err := s.srv.raft.refuse(cmd, args, flags); err != nil {
+			return err
+		}
+	}
 	// A queued command takes memory, whatever it will do.
 	if (flags&command.DenyOOM != 0 || s.multi != nil && cmd.Flags&command.NoQueue == 0) && s.srv.outOfMemory() {
 		return command.ErrOutOfMemory

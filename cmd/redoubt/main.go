@@ -138,6 +138,10 @@ func banner(out io.Writer, cfg *config.Config, srv *server.Server) {
 	switch cfg.Enum("engine") {
 	case "mem":
 		data, durability = "memory only (engine mem)", "none: everything is lost when the process ends"
+	case "local":
+		if cfg.Str("raft-peers") != "" {
+			durability = "replicated: a majority of the nodes has a write before its reply; " + durability
+		}
 	case "tikv":
 		data = fmt.Sprintf("the TiKV cluster of %s, keys that begin with %s", cfg.Str("tikv-pd"), cfg.Str("tikv-prefix"))
 		durability = "replicated: TiKV has committed a write before its reply"

@@ -32,11 +32,22 @@ func opener(cfg *config.Config, held *budget.Budget, log *slog.Logger) server.Op
 	case "tikv":
 		return tikvOpener(cfg, held, log)
 	}
-	return localOpener(cfg, held, log)
+	if cfg.Str("raft-peers") != "" {
+		return replicatedOpener(cfg, held, log)
+	}
+	open := openLocal(cfg, held, log)
+	return func(ctx context.Context, progress func(done, total int64)) (engine.Engine, error) {
+		eng, err := open(ctx, progress, nil)
+		if err != nil {
+			return nil, err
+		}
+		return eng, nil
+	}
 }
 
-// localOpener opens the engine that keeps its files in the data directory.
-func localOpener(cfg *config.Config, held *budget.Budget, log *slog.Logger) server.OpenFunc {
+// openLocal returns a function that opens the engine which keeps its files in the data
+// directory, with a log of its own or another one.
+func openLocal(cfg *config.Config, held *budget.Budget, log *slog.Logger) func(context.Context, func(done, total int64), func(journal.Opening) (journal.Log, error)) (*local.Engine, error) {
 	var open atomic.Pointer[local.Engine]
 	apply := func() error {
 		eng := open.Load()
@@ -50,7 +61,7 @@ func localOpener(cfg *config.Config, held *budget.Budget, log *slog.Logger) serv
 	cfg.OnChange("appendfsync", apply)
 	cfg.OnChange("maxmemory", apply)
 	cfg.OnChange("disk-free-warning", apply)
-	return func(ctx context.Context, progress func(done, total int64)) (engine.Engine, error) {
+	return func(ctx context.Context, progress func(done, total int64), openLog func(journal.Opening) (journal.Log, error)) (*local.Engine, error) {
 		limitHeap(cfg.Int("maxmemory"))
 		eng, err := local.Open(local.Options{
 			Context:  ctx,
@@ -60,6 +71,7 @@ func localOpener(cfg *config.Config, held *budget.Budget, log *slog.Logger) serv
 			Unit:     keyspace.Unit,
 			Pinned:   keyspace.Pinned,
 			Progress: progress,
+			Log:      openLog,
 			Logger:   log,
 
 			DiskWarning: int(cfg.Int("disk-free-warning")),

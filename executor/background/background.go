@@ -73,6 +73,7 @@ type Worker struct {
 	off  atomic.Bool   // see SetActive
 	hold atomic.Bool   // see Hold
 	led  atomic.Bool   // see Follow
+	idle atomic.Bool   // see Rest
 	soon chan struct{} // a sweep is wanted now
 	// turn is held by a step of the sweep or of the clearing: both remove keys of flushed
 	// databases, and the clearing takes no latches.
@@ -149,12 +150,19 @@ func (w *Worker) Hold(on bool) {
 // Follow stops the sweep while the store is a replica: a master decides when keys die.
 func (w *Worker) Follow(on bool) { w.led.Store(on) }
 
+// Rest stops all work while another process does it, and begins anew with all of it.
+func (w *Worker) Rest(on bool) {
+	if was := w.idle.Swap(on); was && !on {
+		w.store.deferred(&keyspace.Effects{Garbage: 1}, false) // what the other one has left
+	}
+}
+
 // SetActive turns the sweep of expired keys off and on.
 func (w *Worker) SetActive(on bool) { w.off.Store(!on) }
 
 // rests reports whether this process must not expire keys at present.
 func (w *Worker) rests() bool {
-	return w.off.Load() || w.hold.Load() || w.led.Load() || !w.store.leads()
+	return w.off.Load() || w.hold.Load() || w.led.Load() || w.idle.Load() || !w.store.leads()
 }
 
 // Run does the work until ctx ends.
@@ -200,7 +208,7 @@ func (w *Worker) Sweep(ctx context.Context) error {
 
 // sweepOnce is Sweep. wait is the retry delay if it failed.
 func (w *Worker) sweepOnce(ctx context.Context) (wait time.Duration, err error) {
-	if w.hold.Load() || w.led.Load() {
+	if w.hold.Load() || w.led.Load() || w.idle.Load() {
 		return 0, nil
 	}
 	end, ok := w.store.beginSweep()

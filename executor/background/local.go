@@ -70,8 +70,11 @@ func (l *local) dueIn(group, limit int) ([]keyspace.Due, error) {
 }
 
 func (l *local) clear(ctx context.Context) error {
+	if l.idle.Load() {
+		return nil
+	}
 	var c keyspace.Clearing
-	return l.clearStepwise(&c, func() bool { return ctx.Err() == nil }, func(tx *keyspace.Tx) bool {
+	return l.clearStepwise(&c, func() bool { return ctx.Err() == nil && !l.idle.Load() }, func(tx *keyspace.Tx) bool {
 		return tx.Clear(&c, clearStep)
 	})
 }

@@ -56,5 +56,14 @@ func (t *Table) UnlockKeyspace(ticket engine.Ticket) {
 	t.keyspace.Unlock()
 }
 
+// Forget forgets the tickets of all commits: what was read of any key is durable. The keyspace
+// latch is held exclusively.
+func (t *Table) Forget() {
+	t.keyspaceLast.Store(0)
+	for i := range t.stripes {
+		t.stripes[i].last.Store(0)
+	}
+}
+
 // KeyspaceLast returns the ticket of the last commit that held the keyspace latch exclusively.
 func (t *Table) KeyspaceLast() engine.Ticket { return engine.Ticket(t.keyspaceLast.Load()) }

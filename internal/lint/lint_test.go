@@ -23,7 +23,7 @@ var layers = []struct {
 	dir   string
 	below []string // prefixes of what it may import, within the module
 }{
-	{"cmd/redoubt", []string{"budget", "comparer", "config", "copier", "engine", "exporter", "fleet", "importer", "journal", "keyspace", "script", "server", "types", "version"}},
+	{"cmd/redoubt", []string{"budget", "comparer", "config", "copier", "engine", "exporter", "fleet", "importer", "journal", "keyspace", "replica", "script", "server", "types", "version"}},
 	{"server/access", []string{"acl", "command", "config", "number", "server/admin", "wire"}},
 	{"server/admin", []string{"acl", "command", "config", "number", "script", "wire"}},
 	{"server/checkpoint", []string{"command", "config", "server/admin"}},
@@ -40,7 +40,7 @@ var layers = []struct {
 	{"server/replication", []string{"command", "config", "engine", "executor", "feed", "importer", "keyspace", "number", "script", "server/admin", "upstream", "version", "wire"}},
 	{"server/tracking", []string{"budget", "command", "engine", "keyspace", "number", "server/admin", "server/output", "wire"}},
 	{"server/web", []string{"budget", "command", "config", "engine", "executor", "gateway", "keyspace", "server/info", "types/channel", "wire"}},
-	{"server", []string{"acl", "budget", "bus", "command", "config", "console", "engine", "executor", "fleet", "gateway", "glob", "keyspace", "number", "script", "types", "version", "wire"}},
+	{"server", []string{"acl", "budget", "bus", "command", "config", "console", "engine", "executor", "fleet", "gateway", "glob", "keyspace", "number", "replica", "script", "types", "version", "wire"}},
 	{"console", nil},
 	{"gateway", []string{"gateway"}},
 	{"acl", []string{"command", "glob", "wire"}},
@@ -56,6 +56,7 @@ var layers = []struct {
 	{"copier", []string{"engine", "keyspace"}},
 	{"keyspace", []string{"budget", "engine"}},
 	{"engine", []string{"engine", "internal", "journal"}},
+	{"replica/member", []string{"bus", "engine", "journal", "replica"}},
 	{"replica", []string{"journal"}},
 	{"journal", nil},
 	{"config", []string{"glob", "number", "wire"}},

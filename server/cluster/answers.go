@@ -19,36 +19,52 @@ func (v *view) writeSlots() error {
 		}
 		m := &v.Members[i]
 		lo, hi := v.Slots(i)
-		w.Array(3)
+		w.Array(3 + len(v.replicas(i)))
 		w.Int(int64(lo))
 		w.Int(int64(hi - 1))
-		w.Array(4)
-		if host, known := v.endpoint(m); known {
-			w.BulkString(host)
-		} else {
-			w.Null()
-		}
-		w.Int(int64(v.port(m)))
-		w.BulkString(m.ID.String())
-		var more []string // what is not the preferred endpoint
-		if kind != "ip" {
-			more = append(more, "ip", m.Host)
-		}
-		if kind != "hostname" && m.Hostname != "" {
-			more = append(more, "hostname", m.Hostname)
-		}
-		w.Map(len(more) / 2)
-		for _, s := range more {
-			w.BulkString(s)
+		v.slotNode(m, kind)
+		for _, n := range v.replicas(i) {
+			v.slotNode(&v.Members[n], kind)
 		}
 	}
 	return nil
 }
 
+// slotNode writes a node of CLUSTER SLOTS.
+func (v *view) slotNode(m *fleet.Member, kind string) {
+	w := v.call.Reply
+	w.Array(4)
+	if host, known := v.endpoint(m); known {
+		w.BulkString(host)
+	} else {
+		w.Null()
+	}
+	w.Int(int64(v.port(m)))
+	w.BulkString(m.ID.String())
+	var more []string // what is not the preferred endpoint
+	if kind != "ip" {
+		more = append(more, "ip", m.Host)
+	}
+	if kind != "hostname" && m.Hostname != "" {
+		more = append(more, "hostname", m.Hostname)
+	}
+	w.Map(len(more) / 2)
+	for _, s := range more {
+		w.BulkString(s)
+	}
+}
+
 func (v *view) writeShards() error {
 	w := v.call.Reply
-	w.Array(len(v.Members))
+	shards := len(v.Members)
+	if v.Led {
+		shards = v.masters()
+	}
+	w.Array(shards)
 	for i := range v.Members {
+		if v.Led && i != v.Master {
+			continue
+		}
 		m := &v.Members[i]
 		w.Map(2)
 		w.BulkString("slots")
@@ -60,13 +76,16 @@ func (v *view) writeShards() error {
 			w.Array(0)
 		}
 		w.BulkString("nodes")
-		w.Array(1)
-		v.shardNode(m)
+		w.Array(1 + len(v.replicas(i)))
+		v.shardNode(m, "master")
+		for _, n := range v.replicas(i) {
+			v.shardNode(&v.Members[n], "replica")
+		}
 	}
 	return nil
 }
 
-func (v *view) shardNode(m *fleet.Member) {
+func (v *view) shardNode(m *fleet.Member, role string) {
 	host, _ := v.endpoint(m)
 	fields := []any{"id", m.ID.String()}
 	if m.Port != 0 {
@@ -79,7 +98,7 @@ func (v *view) shardNode(m *fleet.Member) {
 	if m.Hostname != "" {
 		fields = append(fields, "hostname", m.Hostname)
 	}
-	writeFields(v.call.Reply, append(fields, "role", "master", "replication-offset", 0, "health", "online")...)
+	writeFields(v.call.Reply, append(fields, "role", role, "replication-offset", 0, "health", "online")...)
 }
 
 // writeFields writes a map of names and strings or integers.
@@ -102,15 +121,21 @@ func (v *view) writeNodes() error {
 	var b strings.Builder
 	for i := range v.Members {
 		m := &v.Members[i]
-		flags, seen := "master", m.Seen
+		flags, master, seen := "master", "-", m.Seen
+		if v.Led && i != v.Master {
+			flags = "slave"
+			if v.Master >= 0 {
+				master = v.Members[v.Master].ID.String()
+			}
+		}
 		if i == v.Self {
-			flags, seen = "myself,master", v.source.Now()
+			flags, seen = "myself,"+flags, v.source.Now()
 		}
 		fmt.Fprintf(&b, "%s %s:%d@%d", m.ID, m.Host, v.port(m), m.BusPort)
 		if m.Hostname != "" {
 			b.WriteString("," + m.Hostname)
 		}
-		fmt.Fprintf(&b, " %s - 0 %d %d connected", flags, max(0, seen.UnixMilli()), nodeEpoch(i))
+		fmt.Fprintf(&b, " %s %s 0 %d %d connected", flags, master, max(0, seen.UnixMilli()), nodeEpoch(i))
 		switch lo, hi := v.Slots(i); {
 		case lo == hi:
 		case lo == hi-1:

@@ -2,7 +2,8 @@
 // implements CLUSTER.
 //
 // The package promises: to clients each front end is a master that has a range of slots,
-// every slot has a master, and there are no replicas. The slots are a hint only: a command
+// every slot has a master, and there are no replicas. The nodes of a replicated store are a
+// master, the leader, which has all slots, and its replicas. But for these the slots are a hint only: a command
 // runs on whichever front end it reaches, and no client ever gets MOVED. A key that usually
 // comes to the same front end meets fewer conflicts, and its waiters are woken sooner.
 package cluster
@@ -126,6 +127,16 @@ func (v *view) masters() (n int) {
 		}
 	}
 	return n
+}
+
+// replicas returns the numbers of the replicas of a member.
+func (v *view) replicas(i int) (list []int) {
+	for n := range v.Members {
+		if v.Led && i == v.Master && n != i {
+			list = append(list, n)
+		}
+	}
+	return list
 }
 
 // port returns the port that the client is given: the TLS port if the client uses TLS, else

@@ -39,6 +39,8 @@ type Source interface {
 	Transfer() (begun time.Time, done, total int64, ok bool)
 	// Peers returns the figures of other front ends; ok is false on a store of its own.
 	Peers() (p Peers, ok bool)
+	// Raft returns the figures of this node of a replicated store; ok is false on any other.
+	Raft() (r Raft, ok bool)
 	Scripts() script.Figures
 	// Working returns the figures of the pool from which commands take memory.
 	Working() budget.Figures
@@ -115,6 +117,23 @@ type Features struct {
 	TrackedKeys, TrackedItems, TrackedPrefixes          int64
 	MigrateConnections                                  int
 	DeniedAuth, DeniedCommand, DeniedKey, DeniedChannel int64
+}
+
+// Raft are the figures of a node of a replicated store. Members are the others, as the leader
+// knows them.
+type Raft struct {
+	Leads, LeaderKnown, Failed  bool
+	Term, Commit, Applied, Last uint64
+	Lease                       time.Duration // for how long the node may still answer reads alone
+	Elections, Rewinds          int64
+	Members                     []RaftMember
+}
+
+// RaftMember is another node.
+type RaftMember struct {
+	Replica uint64
+	Lag     uint64 // entries that it is not known to have
+	Active  bool   // it was heard of lately
 }
 
 // Peers are the figures of the exchange with other front ends of the store.

@@ -116,6 +116,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		c.engine(send, &store)
 	}
 	c.peers(send)
+	c.raft(send)
 	c.channels(send, out, c.Channels())
 }
 

@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"redoubt/budget"
+	"redoubt/engine"
 )
 
 // Memory is shared by the outputs of all clients: a pool of buffers, which input uses
@@ -13,6 +14,10 @@ type Memory struct {
 	// Over is called when the account has gone over its limit. It must not wait: its
 	// caller holds locks.
 	Over func()
+	// Void, if set, reports whether a commit was taken back, whose ticket may be less than one
+	// that is durable. What waits for such a commit fails with VoidText.
+	Void     func(engine.Ticket) bool
+	VoidText string
 
 	small, large sync.Pool
 }

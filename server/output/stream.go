@@ -129,7 +129,7 @@ func (o *Stream) Take(q *Queue) {
 func (o *Stream) TakeDurable(q *Queue, durable engine.Ticket) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if o.Pending() > 0 || o.Answers > 0 || q.muted || q.size() == 0 || q.ticket > durable {
+	if o.Pending() > 0 || o.Answers > 0 || q.muted || q.size() == 0 || q.ticket > durable || o.void(q.ticket) {
 		return false
 	}
 	o.take(q)
@@ -191,7 +191,7 @@ func (o *Stream) Settle(ticket, durable engine.Ticket) {
 	if end == o.released && len(o.holds) == 0 {
 		return
 	}
-	if len(o.holds) == 0 && wait <= durable {
+	if len(o.holds) == 0 && wait <= durable && !o.void(wait) {
 		o.released = end
 		return
 	}
@@ -202,12 +202,21 @@ func (o *Stream) Settle(ticket, durable engine.Ticket) {
 // Release releases the output up to a durable ticket.
 func (o *Stream) Release(durable engine.Ticket) {
 	n := 0
+	void := false
 	for n < len(o.holds) && o.holds[n].ticket <= durable {
+		if void = o.void(o.holds[n].ticket); void {
+			break
+		}
 		o.released = o.holds[n].end
 		n++
 	}
-	o.holds = o.holds[:copy(o.holds, o.holds[n:])]
+	if o.holds = o.holds[:copy(o.holds, o.holds[n:])]; void {
+		o.Fail(o.mem.VoidText)
+	}
 }
+
+// void reports whether a commit was taken back.
+func (o *Stream) void(t engine.Ticket) bool { return t != 0 && o.mem.Void != nil && o.mem.Void(t) }
 
 // Fail replaces every held reply by an error, and drops held messages.
 func (o *Stream) Fail(text string) {

@@ -32,6 +32,7 @@ import (
 type Role struct {
 	Options
 	store atomic.Pointer[Store] // nil until Open
+	group atomic.Pointer[Group] // nil but for a replicated store
 
 	directive string // replicaof at the start
 	readOnly  atomic.Bool
@@ -214,6 +215,9 @@ func (r *Role) Commands() []*admin.Command {
 }
 
 func (r *Role) replicaOf(c *admin.Call) error {
+	if r.group.Load() != nil {
+		return command.Error("ERR REPLICAOF is not possible: the nodes of a replicated cluster replicate each other")
+	}
 	if r.Config.Bool("cluster-enabled") && !r.store.Load().Executor.Engine().Capabilities().Shared {
 		return command.Error("ERR REPLICAOF not allowed in cluster mode.")
 	}
@@ -259,6 +263,10 @@ func dialAddress(master string) string {
 }
 
 func (r *Role) role(c *admin.Call) error {
+	if g := r.group.Load(); g != nil {
+		groupRole(c, (*g).State())
+		return nil
+	}
 	if master := r.master(); master != "" {
 		host, port := address(master)
 		n, _ := strconv.ParseInt(port, 10, 64) // the row was made from a number
@@ -285,6 +293,10 @@ func (r *Role) role(c *admin.Call) error {
 
 // Figures calls line with the names and values of INFO's section replication, in their order.
 func (r *Role) Figures(line func(name string, value any)) {
+	if g := r.group.Load(); g != nil {
+		groupFigures((*g).State(), line)
+		return
+	}
 	master := r.master()
 	replica := master != ""
 	var f linkState
