@@ -234,6 +234,17 @@ type SharedView interface {
 	// Version returns the version of a row as the view shows it: 0 if there is no such
 	// row; every put of the row changes it.
 	Version(key []byte) (uint64, error)
+	// Validate returns ErrConflict unless all rows that were read by their keys were as the
+	// view has shown them at one moment since its first read. It is for executions that
+	// commit no rows, on an engine without moments; any other engine returns nil.
+	Validate() error
+}
+
+// Fencer is an optional interface of a Shared engine on which a commit may take effect later
+// than CommitBefore allows: one that was under way, and whose answer was lost.
+type Fencer interface {
+	// Fence returns when no commit that was under way at the call can take effect any more.
+	Fence() error
 }
 
 // Snapshot is a frozen state of all rows and must be closed. Several goroutines may
@@ -270,6 +281,13 @@ type Capabilities struct {
 	Durable bool
 	// Shared: other processes use the store too; the engine implements Shared.
 	Shared bool
+	// NoMoments: a view has no moment that its first read fixes. It shows each row as it is
+	// when it is read first, any read may fail with ErrConflict, SharedView.Validate tells
+	// whether what was read is one state, and a commit compares the rows that the view has
+	// read, or checks, and no others. An iterator over distant keys, and a Snapshot, show each
+	// row as it is when it is read. A Stamp is of this process's clock, and means nothing to
+	// another process. The engine is a Fencer.
+	NoMoments bool
 }
 
 // Engine is an open store.

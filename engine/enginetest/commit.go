@@ -333,6 +333,7 @@ func number(p []byte) uint64 {
 // and a walk over a view every row.
 func testConsistentIteration(t *testing.T, s *suite) {
 	st := s.begin(t)
+	st.needsMoments() // testValidate is its like
 	const accounts, start = 16, 100
 	account := func(i int) []byte { return fmt.Appendf(nil, "acc%02d", i) }
 	var b engine.Batch

@@ -40,11 +40,15 @@ func Another(another func(t *testing.T, e engine.Engine) engine.Engine) Option {
 	return func(s *suite) { s.another = another }
 }
 
+// Longest gives the length of the longest key that the engine takes, if there is a limit.
+func Longest(n int) Option { return func(s *suite) { s.longest = n } }
+
 type suite struct {
 	open    func(t *testing.T) engine.Engine
 	reopen  func(t *testing.T, e engine.Engine) engine.Engine
 	another func(t *testing.T, e engine.Engine) engine.Engine
 	counts  bool
+	longest int
 }
 
 // Run tests an engine against its contract.
@@ -88,6 +92,7 @@ func Run(t *testing.T, open func(t *testing.T) engine.Engine, opts ...Option) {
 		{"Version", testVersion},
 		{"Conflict", testConflict},
 		{"NoConflict", testNoConflict},
+		{"Validate", testValidate},
 		{"CommitBefore", testCommitBefore},
 		{"NextID", testNextID},
 		{"Stamp", testStamp},
@@ -126,6 +131,18 @@ func (s *suite) begin(t *testing.T) *store {
 func (s *suite) cycle(st *store) {
 	if s.reopen != nil {
 		st.Engine = s.reopen(st.t, st.Engine)
+	}
+}
+
+// noMoments reports whether views and snapshots show rows as they are: see
+// engine.Capabilities.
+func (st *store) noMoments() bool { return st.Capabilities().NoMoments }
+
+// needsMoments skips a test of what views and snapshots show of one moment.
+func (st *store) needsMoments() {
+	st.t.Helper()
+	if st.noMoments() {
+		st.t.Skip("the engine has no moments")
 	}
 }
 

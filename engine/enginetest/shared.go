@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -75,6 +77,7 @@ func batch(notes ...string) *engine.Batch {
 // A view shows the moment of its first read, not that of Begin, whatever fixes it.
 func testMoment(t *testing.T, s *suite) {
 	one, two := s.two(t)
+	one.needsMoments()
 	for name, first := range map[string]func(engine.SharedView){
 		"Get":      func(v engine.SharedView) { v.Get([]byte("x"), nil) },
 		"GetMany":  func(v engine.SharedView) { v.GetMany([][]byte{{'x'}}, func(int, []byte, bool) error { return nil }) },
@@ -234,6 +237,11 @@ func testConflict(t *testing.T, s *suite) {
 			if got := one.get(v, "b"); got != `"1"` {
 				t.Fatalf("b = %s", got)
 			}
+			for _, n := range c.ours { // a commit compares what was read
+				if one.noMoments() {
+					one.get(v, n[strings.IndexAny(n, "abcdmnz"):][:1])
+				}
+			}
 			two.commit(batch(c.theirs...))
 			if ticket, err := v.Commit(batch(c.ours...)); !errors.Is(err, engine.ErrConflict) || ticket != 0 {
 				t.Fatalf("Commit = %d, %v", ticket, err)
@@ -256,7 +264,9 @@ func testNoConflict(t *testing.T, s *suite) {
 	one, two := s.two(t)
 	one.put("a", "1", "b", "1")
 	v := one.sharedView()
-	one.get(v, "a")
+	if !one.noMoments() {
+		one.get(v, "a")
+	}
 	one.get(v, "b")
 	two.put("a", "2")
 	if _, err := v.Commit(batch("b=3", "?b", "?n", "m=3")); err != nil {
@@ -286,6 +296,64 @@ func testNoConflict(t *testing.T, s *suite) {
 	if got := rows(t, r.Iter([]byte("b"), []byte("d"), false)); fmt.Sprint(got) != "[b=3 c=1]" {
 		t.Errorf("rows = %v", got)
 	}
+}
+
+// What a view has read is one state, or Validate fails: two rows, wherever they lie, always
+// change together.
+func testValidate(t *testing.T, s *suite) {
+	one, two := s.two(t)
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for _, pair := range [][]string{{"a", "x"}, {"b", "b2"}, {"k", "n", "s"}} {
+		wg.Go(func() {
+			for i := 0; ; i++ {
+				var b engine.Batch
+				for _, key := range pair {
+					b.Put([]byte(key), fmt.Append(nil, i))
+				}
+				if _, err := apply(two.Engine, &b); err != nil {
+					t.Error(err)
+				}
+				select {
+				case <-stop:
+					return
+				default:
+				}
+			}
+		})
+		wg.Go(func() {
+			for valid, tries := 0, 0; valid < 20 || tries < 60; tries++ {
+				if tries > 20_000 {
+					t.Errorf("only %d reads of %d are one state", valid, tries)
+					break
+				}
+				v := one.open(engine.ViewOptions{}).(engine.SharedView)
+				var got []string
+				var err error
+				for i := range pair {
+					var value []byte
+					if value, _, err = v.Get([]byte(pair[(i+tries)%len(pair)]), nil); err != nil {
+						break
+					}
+					got = append(got, string(value))
+				}
+				if err == nil {
+					err = v.Validate()
+				}
+				v.Close()
+				switch {
+				case err != nil && (!errors.Is(err, engine.ErrConflict) || !one.noMoments()):
+					t.Error(err)
+				case err == nil && slices.ContainsFunc(got, func(g string) bool { return g != got[0] }):
+					t.Errorf("%q are %q, which are of several moments", pair, got)
+				case err == nil:
+					valid++
+				}
+			}
+		})
+	}
+	time.AfterFunc(100*time.Millisecond, func() { close(stop) })
+	wg.Wait()
 }
 
 // A commit does not take effect at the moment given or later.
@@ -377,6 +445,9 @@ func testNextID(t *testing.T, s *suite) {
 // A stamp is after every commit that has returned, and before what begins later.
 func testStamp(t *testing.T, s *suite) {
 	one, two := s.two(t)
+	if one.noMoments() {
+		two = one // a stamp means something to one process only
+	}
 	last := engine.Stamp(0)
 	for i := range 20 {
 		a, b := one, two
@@ -427,6 +498,9 @@ func testNow(t *testing.T, s *suite) {
 	// Stamps follow the same time.
 	begin, at := one.shared().Now(), one.stamp()
 	await(t, "time to pass", func() bool { return one.shared().Now().Sub(begin) > 400*time.Millisecond })
+	if one.noMoments() {
+		two = one
+	}
 	if passed := two.stamp(); passed < one.shared().Later(at, 100*time.Millisecond) {
 		t.Errorf("400 ms later the stamp has gone from %d to %d", at, passed)
 	}
@@ -437,6 +511,7 @@ func testNow(t *testing.T, s *suite) {
 // use it.
 func testOldest(t *testing.T, s *suite) {
 	one, two := s.two(t)
+	one.needsMoments()
 	one.put("a", "1")
 	old := one.sharedView()
 	at, err := old.Stamp()

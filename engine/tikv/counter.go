@@ -4,10 +4,8 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"maps"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
@@ -15,6 +13,7 @@ import (
 	"github.com/tikv/client-go/v2/txnkv/transaction"
 
 	"redoubt/engine"
+	"redoubt/engine/sums"
 )
 
 // Counters are sums that every process adds to, usually with each commit. One row that
@@ -45,21 +44,19 @@ const (
 	leaveTries = 5
 )
 
-type sums map[string]int64
-
 type counters struct {
 	id uint64
 
 	mu     sync.Mutex
-	own    sums // this process's commits that are not in the common row
-	others sums // sums of the rows of all other processes and of the common row
+	own    sums.Sums // this process's commits that are not in the common row
+	others sums.Sums // sums of the rows of all other processes and of the common row
 
 	// Used without the lock, by one goroutine at a time: keepCounters, later Close.
-	stored   sums // what this process's row says; nil if there is none
+	stored   sums.Sums // what this process's row says; nil if there is none
 	storedAt time.Time
 }
 
-func (c *counters) init(id uint64) { c.id, c.own, c.others = id, sums{}, sums{} }
+func (c *counters) init(id uint64) { c.id, c.own, c.others = id, sums.Sums{}, sums.Sums{} }
 
 // add adds the counters of a committed batch.
 func (c *counters) add(b *engine.Batch) {
@@ -80,50 +77,13 @@ func (c *counters) sum(key []byte) int64 {
 	return c.own[string(key)] + c.others[string(key)]
 }
 
-// plus adds o, multiplied by times, to s.
-func (s sums) plus(o sums, times int64) sums {
-	for key, n := range o {
-		if s[key] += n * times; s[key] == 0 {
-			delete(s, key)
-		}
-	}
-	return s
-}
-
-func (s sums) encode() []byte {
-	b := []byte{}
-	for _, key := range slices.Sorted(maps.Keys(s)) {
-		b = binary.AppendUvarint(b, uint64(len(key)))
-		b = binary.AppendVarint(append(b, key...), s[key])
-	}
-	return b
-}
-
-func decodeSums(b []byte) (sums, error) {
-	s := sums{}
-	for len(b) > 0 {
-		size, n := binary.Uvarint(b)
-		if n <= 0 || size > uint64(len(b)-n) {
-			return nil, fmt.Errorf("a row of counters does not decode: %w", engine.ErrCorrupt)
-		}
-		key := string(b[n : n+int(size)])
-		b = b[n+int(size):]
-		value, n := binary.Varint(b)
-		if n <= 0 {
-			return nil, fmt.Errorf("a row of counters does not decode: %w", engine.ErrCorrupt)
-		}
-		s[key], b = value, b[n:]
-	}
-	return s, nil
-}
-
 func (e *Engine) counterKey(id uint64) []byte {
 	return binary.BigEndian.AppendUint64(e.space.key([]byte(counterRows)), id)
 }
 
 // counterRow is the row of a process, or the common row.
 type counterRow struct {
-	sums sums
+	sums sums.Sums
 	at   time.Time // when the row was stored, in the store's time
 }
 
@@ -159,7 +119,7 @@ func (e *Engine) tryCounters(ctx context.Context, f func(t *transaction.KVTxn, r
 		if len(it.Key()) != len(counterRows)+8 {
 			continue
 		}
-		s, err := decodeSums(it.Value())
+		s, err := sums.Decode(it.Value())
 		if err != nil {
 			it.Close()
 			return err
@@ -179,19 +139,19 @@ func (e *Engine) tryCounters(ctx context.Context, f func(t *transaction.KVTxn, r
 }
 
 // putCounters writes a row of counters in the transaction.
-func (e *Engine) putCounters(t *transaction.KVTxn, id uint64, s sums) error {
-	return t.Set(e.counterKey(id), appendValue(nil, s.encode(), t.StartTS()))
+func (e *Engine) putCounters(t *transaction.KVTxn, id uint64, s sums.Sums) error {
+	return t.Set(e.counterKey(id), appendValue(nil, s.Encode(), t.StartTS()))
 }
 
 // adopt reads the sums when the store is opened, and merges the rows of dead processes
 // into the common row.
 func (c *counters) adopt(ctx context.Context, e *Engine) error {
 	return e.counterTxn(ctx, func(t *transaction.KVTxn, rows map[uint64]counterRow) error {
-		left, dead := sums{}.plus(rows[leftID].sums, 1), 0
+		left, dead := sums.Sums{}.Plus(rows[leftID].sums, 1), 0
 		now := oracle.GetTimeFromTS(t.StartTS())
 		for id, r := range rows {
 			if id != leftID && now.Sub(r.at) > takenForDead {
-				left.plus(r.sums, 1)
+				left.Plus(r.sums, 1)
 				dead++
 				if err := t.Delete(e.counterKey(id)); err != nil {
 					return err
@@ -208,10 +168,10 @@ func (c *counters) adopt(ctx context.Context, e *Engine) error {
 
 // learn notes the sums of other processes, and whether this process's row still exists.
 func (c *counters) learn(rows map[uint64]counterRow) {
-	others := sums{}
+	others := sums.Sums{}
 	for id, r := range rows {
 		if id != c.id {
-			others.plus(r.sums, 1)
+			others.Plus(r.sums, 1)
 		}
 	}
 	mine, there := rows[c.id]
@@ -219,7 +179,7 @@ func (c *counters) learn(rows map[uint64]counterRow) {
 	defer c.mu.Unlock()
 	c.others = others
 	if !there && c.stored != nil { // taken for dead
-		c.own.plus(c.stored, -1)
+		c.own.Plus(c.stored, -1)
 		c.stored = nil
 	}
 	if there {
@@ -230,11 +190,11 @@ func (c *counters) learn(rows map[uint64]counterRow) {
 // exchange stores this process's sums if they have changed, or were last stored longer
 // than storeEvery ago, and reads the sums of other processes.
 func (c *counters) exchange(ctx context.Context, e *Engine) error {
-	var mine sums
+	var mine sums.Sums
 	err := e.counterTxn(ctx, func(t *transaction.KVTxn, rows map[uint64]counterRow) error {
 		c.learn(rows)
 		c.mu.Lock()
-		mine = sums{}.plus(c.own, 1)
+		mine = sums.Sums{}.Plus(c.own, 1)
 		c.mu.Unlock()
 		if maps.Equal(mine, c.stored) && time.Since(c.storedAt) < storeEvery || len(mine) == 0 && c.stored == nil {
 			mine = nil
@@ -265,7 +225,7 @@ func (c *counters) leave(ctx context.Context, e *Engine) error {
 				if err := t.Delete(e.counterKey(c.id)); err != nil {
 					return err
 				}
-				return e.putCounters(t, leftID, sums{}.plus(rows[leftID].sums, 1).plus(mine.sums, 1))
+				return e.putCounters(t, leftID, sums.Sums{}.Plus(rows[leftID].sums, 1).Plus(mine.sums, 1))
 			})
 		}
 		if try == leaveTries || !errors.Is(err, engine.ErrUnknownOutcome) {

@@ -11,27 +11,28 @@ import (
 	"github.com/tikv/client-go/v2/txnkv/transaction"
 
 	"redoubt/engine"
+	"redoubt/engine/sums"
 )
 
 func TestSums(t *testing.T) {
 	t.Parallel()
-	for _, s := range []sums{{}, {"": 1}, {"a": -1, "b": 1 << 62, "long key \x00": -1 << 62}} {
-		got, err := decodeSums(s.encode())
+	for _, s := range []sums.Sums{{}, {"": 1}, {"a": -1, "b": 1 << 62, "long key \x00": -1 << 62}} {
+		got, err := sums.Decode(s.Encode())
 		if err != nil || !maps.Equal(got, s) {
 			t.Errorf("%v became %v, %v", s, got, err)
 		}
-		if b := s.encode(); len(b) > 0 {
-			if _, err := decodeSums(b[:len(b)-1]); !errors.Is(err, engine.ErrCorrupt) {
+		if b := s.Encode(); len(b) > 0 {
+			if _, err := sums.Decode(b[:len(b)-1]); !errors.Is(err, engine.ErrCorrupt) {
 				t.Errorf("%v without its last byte: %v", s, err)
 			}
 		}
 	}
 	for _, b := range []string{"\xff", "\x05ab", "\x01a", "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"} {
-		if _, err := decodeSums([]byte(b)); !errors.Is(err, engine.ErrCorrupt) {
+		if _, err := sums.Decode([]byte(b)); !errors.Is(err, engine.ErrCorrupt) {
 			t.Errorf("%q: %v", b, err)
 		}
 	}
-	if got := (sums{"a": 1}).plus(sums{"a": 1, "b": 2}, -1); !maps.Equal(got, sums{"b": -2}) {
+	if got := (sums.Sums{"a": 1}).Plus(sums.Sums{"a": 1, "b": 2}, -1); !maps.Equal(got, sums.Sums{"b": -2}) {
 		t.Errorf("plus: %v", got)
 	}
 }
@@ -71,7 +72,7 @@ func age(t *testing.T, e *Engine, id uint64, by time.Duration) {
 	t.Helper()
 	err := e.counterTxn(context.Background(), func(tx *transaction.KVTxn, rows map[uint64]counterRow) error {
 		at := oracle.GoTimeToTS(oracle.GetTimeFromTS(tx.StartTS()).Add(-by))
-		return tx.Set(e.counterKey(id), appendValue(nil, rows[id].sums.encode(), at))
+		return tx.Set(e.counterKey(id), appendValue(nil, rows[id].sums.Encode(), at))
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -315,6 +315,9 @@ func (v *view) Stamp() (engine.Stamp, error) {
 	return engine.Stamp(v.ts), nil
 }
 
+// Validate implements engine.SharedView: a view shows one moment.
+func (v *view) Validate() error { return nil }
+
 // Close implements engine.View.
 func (v *view) Close() {
 	if v.closed {

@@ -216,6 +216,9 @@ func (v *view) Version(key []byte) (uint64, error) {
 	return uint64(version), err
 }
 
+// Validate implements engine.SharedView: a view shows one moment.
+func (v *view) Validate() error { return nil }
+
 func (v *view) Commit(b *engine.Batch) (engine.Ticket, error) {
 	switch {
 	case v.o.PointRead:
