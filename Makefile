@@ -5,7 +5,7 @@ GO ?= go
 PKG := ./...
 
 .PHONY: help run build test test-quick race check fmt vet fuzz sim oracle oracle-short crash bench bench-mem soak hostile hostile-short pgo tools tools-clients tools-console idle clients \
-	clients-short console console-current console-program test-console pictures test-channels test-replicated tikv-build tikv-up tikv-down test-tikv settle
+	clients-short console console-current console-program test-console pictures test-channels test-replicated tikv-build tikv-up tikv-down test-tikv cql-up cql-down test-cql settle
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
@@ -28,8 +28,8 @@ build: ## build bin/redoubt
 # passes, NEVER those that have no place on this machine, or ask for a Redis that
 # Debian does not have. With LEDGER=file `make settle` tells whether each was passed
 # by some target.
-NEVER := the engine is not shared|no IPv6 here|no symbolic links here|no size is impossible here|cannot read without waiting|descriptors are not enough|compares with Redis|lacks some of the commands|-record|not asked to record|would read files|no file system can be mounted|has no short form
-ELSEWHERE := REDOUBT_ORACLE|make test-tikv|REDOUBT_CLIENTS=1|HOSTILE=short|opens 10,000 connections
+NEVER := the engine is not shared|the engine has no moments|no IPv6 here|no symbolic links here|no size is impossible here|cannot read without waiting|descriptors are not enough|compares with Redis|lacks some of the commands|-record|not asked to record|would read files|no file system can be mounted|has no short form
+ELSEWHERE := REDOUBT_ORACLE|make test-tikv|make test-cql|REDOUBT_CLIENTS=1|HOSTILE=short|opens 10,000 connections
 RACE := race detector|takes long|slow with
 # Programs that a developer may lack, and CI installs.
 PROGRAMS := $(if $(CI),,|needs openssl|needs redis-cli|needs a redis-cli with TLS|needs curl)
@@ -74,8 +74,8 @@ define install
 	@for t in $(1); do command -v $${t%%:*} || { echo "FAIL $${t%%:*} is not in PATH"; exit 1; }; done
 endef
 
-tools: ## install what oracle, bench and some tests need (Debian: redis-server, redis-tools, openssl, curl)
-	$(call install,redis-server:redis-server redis-cli:redis-tools openssl:openssl curl:curl)
+tools: ## install what oracle, bench and some tests need (Debian: redis-server, redis-tools, openssl, curl, Java, Maven)
+	$(call install,redis-server:redis-server redis-cli:redis-tools openssl:openssl curl:curl java:default-jdk-headless mvn:maven)
 
 tools-console: ## install what test-console needs (Debian: Node, Chromium)
 	$(call install,node:nodejs npm:npm chromium:chromium)
@@ -162,6 +162,22 @@ tikv-down: ## stop it; the data stays
 test-tikv: tikv-build ## tests on a TiKV test cluster (REDOUBT_TIKV_PD=host:port: also on that one)
 	@REDOUBT_TIKV=1 $(RAN) -here '$(ELSEWHERE)' -- -count=1 -timeout 15m $(TIKV_PACKAGES)
 	@REDOUBT_TIKV=1 $(RAN) -here '$(ELSEWHERE)' -- -count=1 -timeout 15m -run OnTiKV $(TIKV_BESIDES)
+
+# Where the tests on Cassandra are.
+CQL_PACKAGES ?= ./engine/cql ./test/cql
+CQL_DIR ?= redoubt-cql
+
+cql-up: ## start a Cassandra node in the background (CQL_DIR=redoubt-cql has its data); needs Java 17 and Maven
+	@$(GO) run ./test/cql/cluster up $(CQL_DIR)
+
+cql-down: ## stop it; the data stays
+	$(GO) run ./test/cql/cluster down $(CQL_DIR)
+
+test-cql: ## tests on a Cassandra node of their own (REDOUBT_CQL=host:port: on that one); needs Java 17 and Maven
+	@if [ -n "$$REDOUBT_CQL" ]; then $(RAN) -here '$(ELSEWHERE)' -- -count=1 -timeout 10m -p 1 $(CQL_PACKAGES); exit; fi; \
+	dir=$$(mktemp -d); addr=$$($(GO) run ./test/cql/cluster up $$dir) && \
+	REDOUBT_CQL=$$addr $(RAN) -here '$(ELSEWHERE)' -- -count=1 -timeout 10m -p 1 $(CQL_PACKAGES); code=$$?; \
+	$(GO) run ./test/cql/cluster down $$dir; rm -rf $$dir; exit $$code
 
 idle: ## what 10,000 idle connections cost
 	@REDOUBT_IDLE=10000 $(RAN) -- -count=1 -run Idle -v ./server

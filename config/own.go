@@ -56,8 +56,40 @@ func ownDirectives(memoryBytes uint64) []Directive {
 			doc("Commands from the console must not change anything, whatever the rights of their users."),
 		integer("disk-free-warning", 5, 0, 100).
 			doc("Engine local: the log and INFO warn when less than this percentage of the file system of the data is free. 0 never warns. Writes are refused when much less is free."),
-		oneOf("engine", "local", "local", "mem", "tikv").with(Immutable).
-			doc("What stores the data: local keeps it in memory and on disk, mem loses it at the end of the process, tikv keeps it in a TiKV cluster that several processes use at once."),
+		oneOf("engine", "local", "local", "mem", "tikv", "cql").with(Immutable).
+			doc("What stores the data: local keeps it in memory and on disk, mem loses it at the end of the process, tikv and cql keep it in a cluster of TiKV, or of Cassandra, that several processes use at once."),
+		nullable("cql-ca").with(Immutable).
+			doc("Engine cql: the file of the authority's certificate. With it all connections to the cluster use TLS."),
+		nullable("cql-cert").with(Immutable).
+			doc("Engine cql: the file of the certificate by which the cluster knows this process."),
+		oneOf("cql-commit", "quorum", "quorum", "local_quorum", "each_quorum").with(Immutable).
+			doc("Engine cql: how many replicas have a write before its reply."),
+		nullable("cql-datacenter").with(Immutable).
+			doc("Engine cql: the data centre whose nodes are asked; by default those of any."),
+		nullable("cql-hosts").with(Immutable).
+			doc("Engine cql: the addresses of some nodes of the cluster, host:port or host, with commas between them."),
+		nullable("cql-key").with(Immutable).
+			doc("Engine cql: the file of cql-cert's key."),
+		text("cql-keyspace", "redoubt").with(Immutable).
+			doc("Engine cql: the keyspace that has the table. It is made with cql-replication if it does not exist."),
+		integer("cql-max-transactions", 1024, 1, 1<<20).with(Immutable).
+			doc("Engine cql: how many transactions this process has under way at once. Further commands wait, up to cql-timeout."),
+		nullable("cql-password").with(Immutable | Sensitive).
+			doc("Engine cql: the password of cql-user."),
+		text("cql-prefix", "redoubt").with(Immutable).
+			doc("Engine cql: tells the stores apart that share a keyspace."),
+		oneOf("cql-read", "serial", "serial", "quorum", "local_quorum", "one").with(Immutable).
+			doc("Engine cql: the level of reads of one row. Below serial they may be stale: docs/cql.md."),
+		text("cql-replication", "1").with(Immutable).
+			doc("Engine cql: the replication of a new keyspace: a number of replicas, or dc:number for each data centre, with commas."),
+		oneOf("cql-serial", "serial", "serial", "local_serial").with(Immutable).
+			doc("Engine cql: the level at which writes agree: over all data centres, or inside of one. All processes of a store must have the same."),
+		integer("cql-timeout", 5000, 50, 3600_000).with(Immutable).
+			doc("Engine cql: after how many milliseconds a command gives up that waits for the cluster, or conflicts again and again. It answers an error that begins with TRYAGAIN."),
+		nullable("cql-user").with(Immutable).
+			doc("Engine cql: the user as whom this process logs in to the cluster."),
+		integer("cql-width", 64, 1, 64).with(Immutable).
+			doc("Engine cql: how many slots a partition of a new store has, a power of two. An existing store keeps what it was made with."),
 		nullable("channels-file").with(Volatile | DenyLoading).
 			doc("The file (YAML) with the rules of durable channels: a list channels of regex, expire, jwt and webhooks. It is read at the start, and again by SIGHUP and by CONFIG SET, also with the same name; a file with mistakes changes nothing."),
 		yesNo("http-access-log", "no").

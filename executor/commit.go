@@ -117,7 +117,7 @@ func (b *Batch) commit() {
 	}
 	b.latch.Release(t)
 	b.tx.Rows.View.Close()
-	if b.mode != Snapshot {
+	if b.mode != Snapshot || !b.x.store.snapshots() {
 		b.unlock(t)
 	}
 	b.open = false

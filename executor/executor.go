@@ -496,7 +496,7 @@ func (b *Batch) exec(c *Call) (err error) {
 	ctx := b.context(0, c.Cmd, c.Args, c.Reply)
 	ctx.NoBlock = c.OnBlock == nil
 	ctx.Sink = nil
-	if b.mode == Snapshot && c.Sink != nil {
+	if b.mode == Snapshot && c.Sink != nil && b.x.store.snapshots() {
 		ctx.Sink = func(w *wire.Writer) error {
 			if !c.Streamed {
 				b.keepsMemory()

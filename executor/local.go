@@ -15,6 +15,7 @@ import (
 type localStore struct{ x *Executor }
 
 func (s localStore) newBatch(b *Batch) batchStore         { return &localBatch{b} }
+func (s localStore) snapshots() bool                      { return true }
 func (s localStore) followCatalog(context.Context)        {}
 func (s localStore) refreshCatalog(context.Context) error { return nil }
 

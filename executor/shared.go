@@ -49,6 +49,8 @@ func newSharedStore(x *Executor, eng engine.Shared, retryFor time.Duration) *sha
 	return s
 }
 
+func (s *sharedStore) snapshots() bool { return !s.eng.Capabilities().NoMoments }
+
 func (s *sharedStore) newBatch(b *Batch) batchStore { return &sharedBatch{b: b, s: s} }
 
 // runOnWorker runs a call in a group with others that write the same key if it is

@@ -2,6 +2,7 @@ package executor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -45,8 +46,13 @@ func (r *sharedBatch) mayCommit() error {
 	if r.outdated {
 		return engine.ErrConflict
 	}
-	if b.mode == Snapshot || !b.read {
+	if b.mode == Snapshot && r.s.snapshots() || !b.read {
 		return nil // for a snapshot see snapshotTaken
+	}
+	if b.rows.Empty() {
+		if err := r.view.Validate(); err != nil {
+			return err
+		}
 	}
 	at := engine.Stamp(0)
 	if !r.point {
@@ -105,6 +111,9 @@ func (s *sharedStore) followCatalog(ctx context.Context) {
 
 func (s *sharedStore) refreshCatalog(ctx context.Context) error {
 	err := s.renewCatalog()
+	if errors.Is(err, engine.ErrConflict) {
+		return nil // it is being changed: the next call finds how
+	}
 	if err == nil && s.catalog.Next() != 0 {
 		err = s.adopt(ctx)
 	}
@@ -120,7 +129,7 @@ func (s *sharedStore) adopt(ctx context.Context) error {
 			return err
 		}
 		if now < from {
-			if err := s.catalog.Renew(); err != nil {
+			if err := errors.Join(s.catalog.Decide(), s.catalog.Renew()); err != nil && !errors.Is(err, engine.ErrConflict) {
 				return err
 			}
 			time.Sleep(keyspace.RenewEvery / 10)

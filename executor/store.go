@@ -20,6 +20,9 @@ type store interface {
 	runOnWorker(c *Call) engine.Ticket
 	// apply is Executor.Apply.
 	apply(calls []*Call) (engine.Ticket, error)
+	// snapshots reports whether the engine has snapshots. If not, the mode Snapshot is a view like
+	// any other: what was read is checked at the end, and no part of a reply is sent before.
+	snapshots() bool
 	// refreshCatalog is Executor.RefreshCatalog.
 	refreshCatalog(ctx context.Context) error
 	// followCatalog is Executor.FollowCatalog.

@@ -47,7 +47,7 @@ const maxSnapshots = 4
 // runIn runs a call in a mode, commits it, and sets t to the ticket that its reply waits
 // for. On a detour all latches and all memory are released.
 func (b *Batch) runIn(m Mode, c *Call, t *engine.Ticket) (d keyspace.Detour) {
-	if b.mode = m; m == Snapshot {
+	if b.mode = m; m == Snapshot && b.x.store.snapshots() {
 		*t, d = b.runSnapshot(c)
 		return d
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -22,6 +23,12 @@ import (
 // that no lease from before the change reaches it, and replies when that moment has come.
 // Until then all processes use the old copy. If there is no other process the change is in
 // effect at once.
+//
+// On an engine without moments (engine.Capabilities) a process cannot compare its time with
+// another's, and a commit under way may take effect late. There the change has no moment: it
+// is undecided, and whoever reads that uses neither copy, until the process that made it, or
+// another one if that takes too long, has waited for a lease, fenced the store, and written
+// that the change is in effect.
 type Catalog struct {
 	space *Space
 	eng   engine.Shared
@@ -31,6 +38,7 @@ type Catalog struct {
 	libraries map[string]string // the libraries in use: name -> source
 	next      *nextCatalog
 	lease     Lease
+	undecided time.Time // when a change without a moment was read first
 }
 
 const (
@@ -40,6 +48,10 @@ const (
 	// A change must be committed within a lease, and all leases from before that
 	// must end.
 	changeDelay = 2 * catalogLease
+	// undecided is the moment of a change that has none yet, and takeOver is when another
+	// process decides it.
+	undecided = engine.Stamp(math.MaxUint64)
+	takeOver  = 5 * catalogLease
 )
 
 // errPending is returned by the first Renew while a change of the catalog is not in effect.
@@ -114,6 +126,13 @@ func readCatalog(r engine.Reader) (from engine.Stamp, err error) {
 // moment on: see Adopt. Renew may be called at any time.
 func (c *Catalog) Renew() error {
 	begin := time.Now()
+	moments := !c.eng.Capabilities().NoMoments
+	before, err := engine.Stamp(0), error(nil)
+	if !moments { // the lease counts from before the read
+		if before, err = c.eng.Stamp(); err != nil {
+			return fmt.Errorf("read the catalog: %w", err)
+		}
+	}
 	view, err := c.eng.Begin(engine.ViewOptions{Background: true}) // takes no place of a transaction: clients that have one wait for it
 	if err != nil {
 		return fmt.Errorf("read the catalog: %w", err)
@@ -124,16 +143,21 @@ func (c *Catalog) Renew() error {
 	if err != nil {
 		return fmt.Errorf("read the catalog: %w", err)
 	}
-	at, err := shared.Stamp()
-	if err != nil {
-		return fmt.Errorf("read the catalog: %w", err)
+	at := before
+	if moments {
+		if at, err = shared.Stamp(); err != nil {
+			return fmt.Errorf("read the catalog: %w", err)
+		}
 	}
 	c.mu.Lock()
 	known := c.version
 	c.mu.Unlock()
 	var next *nextCatalog
 	if version != known {
-		if next, err = c.readNext(view); err != nil {
+		if next, err = c.readNext(view); err == nil {
+			err = shared.Validate()
+		}
+		if err != nil {
 			return fmt.Errorf("read the catalog: %w", err)
 		}
 	}
@@ -157,7 +181,70 @@ func (c *Catalog) Renew() error {
 	if c.next != nil {
 		c.lease.until = min(c.lease.until, c.next.from)
 	}
+	if c.next != nil && c.next.from == undecided {
+		c.lease.until = 0
+	}
 	return nil
+}
+
+// Decide puts an undecided change in effect if its author has not done so for long.
+func (c *Catalog) Decide() error {
+	from, err := c.stored()
+	c.mu.Lock()
+	if err != nil || from != undecided {
+		c.undecided = time.Time{}
+	} else if c.undecided.IsZero() {
+		c.undecided = time.Now()
+	}
+	since := c.undecided
+	c.mu.Unlock()
+	if since.IsZero() || time.Since(since) < takeOver {
+		return err
+	}
+	return c.decide()
+}
+
+// stored reads from when on the stored catalog is in effect.
+func (c *Catalog) stored() (engine.Stamp, error) {
+	view, err := c.eng.Begin(engine.ViewOptions{Background: true})
+	if err != nil {
+		return 0, fmt.Errorf("read the catalog: %w", err)
+	}
+	defer view.Close()
+	return readCatalog(view)
+}
+
+// decide puts an undecided change in effect. It was read, or written, a lease ago: nobody
+// uses the old catalog any more, and after a fence nothing that was written with it comes.
+func (c *Catalog) decide() error {
+	fencer, ok := c.eng.(engine.Fencer)
+	if !ok {
+		return errors.New("the engine has no moments and no fence")
+	}
+	if err := fencer.Fence(); err != nil {
+		return fmt.Errorf("fence the store: %w", err)
+	}
+	for begin := time.Now(); ; time.Sleep(RenewEvery / 10) {
+		err := c.tryDecide()
+		if !errors.Is(err, engine.ErrConflict) && !errors.Is(err, engine.ErrUnknownOutcome) || time.Since(begin) > takeOver {
+			return err
+		}
+	}
+}
+
+func (c *Catalog) tryDecide() error {
+	view, err := c.eng.Begin(engine.ViewOptions{Background: true})
+	if err != nil {
+		return fmt.Errorf("change the catalog: %w", err)
+	}
+	defer view.Close()
+	if from, err := readCatalog(view); err != nil || from != undecided {
+		return err
+	}
+	var b engine.Batch
+	b.Put(sysKey(sysCatalog), binary.BigEndian.AppendUint64(nil, 0))
+	_, err = view.Commit(&b)
+	return err
 }
 
 func (c *Catalog) readNext(r engine.Reader) (*nextCatalog, error) {
@@ -276,7 +363,11 @@ func (c *Catalog) change(t *Tx) bool {
 		return false
 	}
 	t.FX.catalog, t.FX.from = true, 0
-	if !t.onlyMember() {
+	switch {
+	case t.onlyMember():
+	case c.eng.Capabilities().NoMoments:
+		t.FX.from = undecided
+	default:
 		t.FX.from = c.eng.Later(at, changeDelay)
 	}
 	t.Rows.Batch.Put(sysKey(sysCatalog), binary.BigEndian.AppendUint64(nil, uint64(t.FX.from)))
@@ -303,6 +394,11 @@ func (c *Catalog) Await(e *Effects, sleep func(time.Duration)) error {
 	}
 	for begin := time.Now(); e.from > 0 && time.Since(begin) < changeDelay; {
 		sleep(changeDelay - time.Since(begin))
+	}
+	if e.from == undecided {
+		if err := c.decide(); err != nil {
+			return err
+		}
 	}
 	for {
 		if err := c.Renew(); err != nil {

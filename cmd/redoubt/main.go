@@ -64,7 +64,7 @@ func run(args []string, out io.Writer) error {
 	}
 	defer closeLog()
 	log.Info("starting", "version", version.Current().String(), "process", os.Getpid())
-	if cfg.Enum("engine") != "tikv" { // engine tikv stores nothing on this machine
+	if !onCluster(cfg) {
 		if err := os.MkdirAll(cfg.Str("dir"), 0o700); err != nil {
 			return fmt.Errorf("make the data directory: %w", err)
 		}
@@ -145,6 +145,9 @@ func banner(out io.Writer, cfg *config.Config, srv *server.Server) {
 	case "tikv":
 		data = fmt.Sprintf("the TiKV cluster of %s, keys that begin with %s", cfg.Str("tikv-pd"), cfg.Str("tikv-prefix"))
 		durability = "replicated: TiKV has committed a write before its reply"
+	case "cql":
+		data = fmt.Sprintf("the cluster of %s, keyspace %s, store %s", cfg.Str("cql-hosts"), cfg.Str("cql-keyspace"), cfg.Str("cql-prefix"))
+		durability = "replicated: a write is on replicas as cql-commit says (" + cfg.Enum("cql-commit") + ") before its reply"
 	}
 	fmt.Fprintf(out, "Redoubt %s\n", version.Current())
 	fmt.Fprintf(out, "  process     %d\n", os.Getpid())
@@ -160,7 +163,7 @@ func banner(out io.Writer, cfg *config.Config, srv *server.Server) {
 	}
 	fmt.Fprintf(out, "  data        %s\n", data)
 	fmt.Fprintf(out, "  durability  %s\n", durability)
-	if cfg.Enum("engine") != "tikv" {
+	if !onCluster(cfg) {
 		fmt.Fprintf(out, "  memory      %d MiB (maxmemory)\n", cfg.Int("maxmemory")>>20)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"redoubt/budget"
 	"redoubt/config"
 	"redoubt/engine"
+	"redoubt/engine/cql"
 	"redoubt/engine/local"
 	"redoubt/engine/mem"
 	"redoubt/engine/tikv"
@@ -31,6 +32,8 @@ func opener(cfg *config.Config, held *budget.Budget, log *slog.Logger) server.Op
 		return func(context.Context, func(int64, int64)) (engine.Engine, error) { return mem.New(), nil }
 	case "tikv":
 		return tikvOpener(cfg, held, log)
+	case "cql":
+		return cqlOpener(cfg, held, log)
 	}
 	if cfg.Str("raft-peers") != "" {
 		return replicatedOpener(cfg, held, log)
@@ -121,6 +124,44 @@ func tikvOpener(cfg *config.Config, held *budget.Budget, log *slog.Logger) serve
 		open.Store(eng)
 		return eng, apply()
 	}
+}
+
+// cqlOpener opens the engine on a cluster of Cassandra.
+func cqlOpener(cfg *config.Config, held *budget.Budget, log *slog.Logger) server.OpenFunc {
+	return func(ctx context.Context, _ func(done, total int64)) (engine.Engine, error) {
+		go keepBudget(cfg, held, noRows{ctx.Done()})
+		eng, err := cql.Open(cql.Options{
+			Context:     ctx,
+			Hosts:       addresses(cfg.Str("cql-hosts")),
+			Keyspace:    cfg.Str("cql-keyspace"),
+			Replication: cfg.Str("cql-replication"),
+			Prefix:      cfg.Str("cql-prefix"),
+			Width:       int(cfg.Int("cql-width")),
+			Slots:       keyspace.Slots,
+			Apart:       keyspace.Apart(),
+			User:        cfg.Str("cql-user"),
+			Password:    cfg.Str("cql-password"),
+			CA:          cfg.Str("cql-ca"),
+			Cert:        cfg.Str("cql-cert"),
+			Key:         cfg.Str("cql-key"),
+			Datacenter:  cfg.Str("cql-datacenter"),
+			Serial:      cfg.Enum("cql-serial"),
+			Commit:      cfg.Enum("cql-commit"),
+			Single:      cfg.Enum("cql-read"),
+			Timeout:     time.Duration(cfg.Int("cql-timeout")) * time.Millisecond,
+			MaxViews:    int(cfg.Int("cql-max-transactions")),
+			Logger:      log,
+		})
+		if err != nil {
+			return nil, err // and not an interface that holds a nil engine
+		}
+		return eng, nil
+	}
+}
+
+// onCluster reports whether the engine stores nothing on this machine.
+func onCluster(cfg *config.Config) bool {
+	return cfg.Enum("engine") == "tikv" || cfg.Enum("engine") == "cql"
 }
 
 // addresses splits a list at commas and spaces.

@@ -17,30 +17,6 @@ import (
 	"redoubt/internal/partmem"
 )
 
-// faults loses answers of changes, of those that are made, that never are, and that are made
-// late; and it delays some.
-func faults(seed uint64) func(*partition.Change) partmem.Fault {
-	var mu sync.Mutex
-	rng := rand.New(rand.NewPCG(seed, 7))
-	return func(*partition.Change) (f partmem.Fault) {
-		mu.Lock()
-		defer mu.Unlock()
-		switch n := rng.IntN(100); {
-		case n < 6:
-			f.Err, f.Applied = engine.ErrUnknownOutcome, true
-		case n < 12:
-			f.Err = engine.ErrUnknownOutcome
-		case n < 18:
-			f.Err, f.Later = engine.ErrUnknownOutcome, time.Duration(rng.IntN(3000))*time.Microsecond
-		case n < 20:
-			f.Err = engine.ErrUnavailable
-		case n < 30:
-			f.Delay = time.Duration(rng.IntN(300)) * time.Microsecond
-		}
-		return f
-	}
-}
-
 func number(b []byte) uint64 {
 	if len(b) < 8 {
 		return 0
@@ -85,7 +61,7 @@ func TestLostAnswers(t *testing.T) {
 	}
 	var wg sync.WaitGroup
 	for n, e := range engines {
-		stores[n].SetFaults(faults(seed + uint64(n)))
+		stores[n].SetFaults(partmem.Lossy(seed + uint64(n)))
 		for w := range 4 {
 			rng := rand.New(rand.NewPCG(seed, uint64(10*n+w)))
 			wg.Go(func() {

@@ -21,6 +21,8 @@ type iterator struct {
 	end     int
 	rest    *Span // what is left to be read of the partition; nil: it is not begun
 	limit   int
+	passed  int               // pages read
+	ahead   map[int]chan page // first pages of the next partitions, by index
 	rows    []Row
 	at      int
 	key     []byte
@@ -31,7 +33,15 @@ type iterator struct {
 const (
 	firstPage = 64
 	lastPage  = 2048
+	// aheadParts is of how many partitions first pages are fetched ahead.
+	aheadParts = 12
 )
+
+// page is what a statement has found.
+type page struct {
+	Answer
+	err error
+}
 
 // Iter implements engine.Reader.
 func (v *view) Iter(lo, hi []byte, reverse bool) engine.Iterator {
@@ -96,11 +106,18 @@ func (it *iterator) page() error {
 			return err
 		}
 	}
-	q := &Query{Part: part, Lo: it.rest.Lo, Hi: it.rest.Hi, Reverse: it.reverse, Limit: it.limit, Level: Fresh}
-	a, err := it.read(q)
-	if err != nil {
-		return err
+	var p page
+	if fetched, ok := it.ahead[it.next]; ok {
+		delete(it.ahead, it.next)
+		p = <-fetched
+	} else {
+		p.Answer, p.err = it.read(&Query{Part: part, Lo: it.rest.Lo, Hi: it.rest.Hi, Reverse: it.reverse, Limit: it.limit, Level: Fresh})
 	}
+	if p.err != nil {
+		return p.err
+	}
+	it.fetchAhead()
+	a := p.Answer
 	it.rows, it.limit = a.Rows, min(2*it.limit, lastPage)
 	if n := len(a.Rows); a.More && n > 0 {
 		last := a.Rows[n-1].Key
@@ -118,6 +135,29 @@ func (it *iterator) page() error {
 		it.next++
 	}
 	return nil
+}
+
+// fetchAhead fetches the first pages of the partitions that come next, while the iterator walks
+// over many of them.
+func (it *iterator) fetchAhead() {
+	if it.passed++; it.passed < 3 || it.v != nil || it.reverse || it.end-it.next < aheadParts {
+		return
+	}
+	if it.ahead == nil {
+		it.ahead = make(map[int]chan page)
+	}
+	for i := it.next + 1; i < min(it.end, it.next+aheadParts); i++ {
+		if _, ok := it.ahead[i]; ok {
+			continue
+		}
+		_, hi := it.e.layout.clip(i, it.lo, it.hi)
+		got := make(chan page, 1)
+		it.ahead[i] = got
+		go func() {
+			a, err := it.read(&Query{Part: int(it.e.layout.starts[i]), Hi: hi, Limit: firstPage, Level: Fresh})
+			got <- page{a, err}
+		}()
+	}
 }
 
 // enter begins a partition: a lock is met before the first page is read.
@@ -187,7 +227,10 @@ func (it *iterator) Value() []byte { return it.value }
 
 // Close implements engine.Iterator.
 func (it *iterator) Close() error {
-	it.rows, it.next = nil, it.end
+	for _, fetched := range it.ahead { // nothing is under way behind the end
+		<-fetched
+	}
+	it.ahead, it.rows, it.next = nil, nil, it.end
 	return it.err
 }
 

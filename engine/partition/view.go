@@ -224,7 +224,7 @@ func (v *view) look(mu *sync.Mutex, q *Query) (Answer, *seen, error) {
 	case s != nil:
 		q.Level = Fresh
 	}
-	for try := 0; try < maxMoves; try++ {
+	for moves := 0; moves < maxMoves; moves++ {
 		a, err := v.e.readWithState(v.ctx, q)
 		if err != nil {
 			return a, nil, v.e.note(err)
@@ -235,6 +235,7 @@ func (v *view) look(mu *sync.Mutex, q *Query) (Answer, *seen, error) {
 			return a, nil, v.e.note(err)
 		case again:
 			q.Level = Serial
+			moves--
 			continue
 		case v.o.PointRead:
 			return a, nil, nil

@@ -77,6 +77,7 @@ var vendors = map[string]string{
 	"github.com/prometheus":         "server/metrics",
 	"github.com/golang-jwt":         "gateway/policy",
 	"go.yaml.in/yaml":               "gateway/rules",
+	"github.com/apache":             "engine/cql",
 	"github.com/tikv":               "engine/tikv",
 	"github.com/pingcap":            "engine/tikv",
 	"go.etcd.io/etcd":               "engine/tikv",
@@ -86,7 +87,7 @@ var vendors = map[string]string{
 }
 
 // engines are concrete engines: only the program itself and tests choose one.
-var engines = []string{"redoubt/engine/local", "redoubt/engine/mem", "redoubt/engine/tikv"}
+var engines = []string{"redoubt/engine/cql", "redoubt/engine/local", "redoubt/engine/mem", "redoubt/engine/tikv"}
 
 func TestImportsPointDownwards(t *testing.T) {
 	t.Parallel()

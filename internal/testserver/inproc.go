@@ -17,6 +17,8 @@ import (
 	"redoubt/engine/enginetest"
 	"redoubt/engine/local"
 	"redoubt/engine/mem"
+	"redoubt/engine/partition"
+	"redoubt/internal/partmem"
 	"redoubt/internal/sharedmem"
 	"redoubt/journal"
 	"redoubt/keyspace"
@@ -157,6 +159,19 @@ func start(t testing.TB, o Options) (*Server, error) {
 	return s, nil
 }
 
+// Partitioned opens the engine of a partitioned store in memory.
+func Partitioned(s *partmem.Store, log *slog.Logger) (engine.Engine, error) {
+	layout, err := partition.NewLayout(keyspace.Slots, 64, keyspace.Apart()...)
+	if err != nil {
+		return nil, err
+	}
+	e, err := partition.Open(partition.Options{Store: s, Layout: layout, Timeout: 20 * time.Second, LockTTL: 100 * time.Millisecond, Logger: log})
+	if err != nil {
+		return nil, err // and not an interface that holds a nil engine
+	}
+	return e, nil
+}
+
 func openEngine(t testing.TB, o Options, log *slog.Logger) (engine.Engine, error) {
 	if o.Store != nil {
 		return o.Store.Open(), nil
@@ -175,6 +190,8 @@ func openEngine(t testing.TB, o Options, log *slog.Logger) (engine.Engine, error
 			eng.Intercept(contend())
 		}
 		return eng, nil
+	case "partitioned":
+		return Partitioned(partmem.New().Open(), log)
 	case "", "mem":
 		return mem.New(), nil
 	case "cold":

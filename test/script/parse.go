@@ -65,7 +65,7 @@ type modifiers struct {
 }
 
 // cases are the names that only and skip take.
-var cases = []string{"resp2", "resp3", "redoubt", "redis", "mem", "local", "tikv", "plain", "multi", "eval"}
+var cases = []string{"resp2", "resp3", "redoubt", "redis", "mem", "local", "tikv", "cql", "plain", "multi", "eval"}
 
 // ParseFile reads a script.
 func ParseFile(name, path string) (*File, error) {

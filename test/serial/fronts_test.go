@@ -2,6 +2,7 @@ package serial
 
 import (
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -10,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"redoubt/engine"
+	"redoubt/internal/partmem"
 	"redoubt/internal/respclient"
 	"redoubt/internal/testserver"
 	"redoubt/internal/testtikv"
@@ -82,6 +85,46 @@ func TestFronts(t *testing.T) {
 			t.Logf("%d operations, %d of them with an unknown outcome, %d given up", total, unknown, none)
 			if c.faulty && *rounds > 2 && unknown == 0 {
 				t.Error("no outcome was unknown: the test tested less than it should")
+			}
+		})
+	}
+}
+
+// TestFrontsOnPartitions checks front ends on a partitioned store in memory, which loses the
+// answers of changes that are made, of others that are not, and of some that are made late.
+func TestFrontsOnPartitions(t *testing.T) {
+	t.Parallel()
+	for i, at := range []layout{plain, mixed, large} {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			t.Logf("seed %d", *seed)
+			table := partmem.New()
+			var stores [fronts]*partmem.Store
+			var addrs [fronts]string
+			for i := range fronts {
+				stores[i] = table.Open()
+				o := testserver.Options{Beat: 100 * time.Millisecond, Open: func(_ testing.TB, log *slog.Logger) (engine.Engine, error) {
+					return testserver.Partitioned(stores[i], log)
+				}}
+				addrs[i] = testserver.Start(t, o).Addr
+			}
+			c, err := respclient.Dial(addrs[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			fill(t, c)
+			rng := rand.New(rand.NewPCG(*seed, uint64(500+i)))
+			for r := range *rounds {
+				before := current(t, addrs[r%fronts], at)
+				for i := range fronts {
+					stores[i].SetFaults(partmem.Lossy(rng.Uint64()))
+				}
+				ops, start := round(t, at, rng, func() {}, addrs[:]...)
+				for i := range fronts {
+					stores[i].SetFaults(nil)
+				}
+				check(t, before, current(t, addrs[(r+1)%fronts], at), ops, int64(time.Since(start)))
 			}
 		})
 	}
