@@ -1,4 +1,5 @@
-// Package cql_test runs Redoubt on a real Cassandra node: `make test-cql`.
+// Package cql_test runs whole servers whose rows are in partitions: on a real Cassandra node, if
+// `make test-cql` has started one, and on a store in memory, which needs nothing.
 package cql_test
 
 import (
