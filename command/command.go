@@ -122,6 +122,8 @@ const (
 	WhileSubscribed
 	// Tracking: a call whose argument is ON asks for invalidation messages.
 	Tracking
+	// AwaitsAcks: the command may wait for replicas (Block.Acks).
+	AwaitsAcks
 )
 
 // FlagNames are the names of the flags that clients see, in Redis's order. Not
@@ -229,6 +231,8 @@ type Ctx struct {
 	// Receivers returns how many clients of this process a message to a channel would reach now,
 	// and whether any client may get it, of another process too.
 	Receivers func(channel []byte, shard bool) (n int, heard bool)
+	// Replicas are those of this server, nil if there cannot be any.
+	Replicas Replicas
 	// Caller is the client of the call, for a command that runs others: a script.
 	Caller Caller
 	// Queue are the commands of the transaction that EXEC runs. Changed reports whether a key that
@@ -265,6 +269,27 @@ type Block struct {
 	// Shares: the command, although it writes, consumes nothing that another waiter waits for. It
 	// is served like one that only reads: it may be run after the write's commit.
 	Shares bool
+	// Acks, if not nil, is what the command waits for instead of keys.
+	Acks *Acks
+}
+
+// Replicas are the replicas of a server as WAIT sees them. Its methods may be called from any
+// goroutine.
+type Replicas interface {
+	// End is the offset behind everything that was committed so far.
+	End() int64
+	// Acked counts the replicas that have everything up to an offset, in memory or, if fsynced,
+	// in an append-only file.
+	Acked(offset int64, fsynced bool) int
+}
+
+// Acks are acknowledgments of replicas that a command waits for.
+type Acks struct {
+	Offset   int64
+	Replicas int64 // how many there are to be
+	Fsynced  bool
+	// Reply writes the reply: the command ends when there are enough, or when the time is over.
+	Reply func(w *wire.Writer)
 }
 
 func (b *Block) Error() string { return "the command waits" }

@@ -3,6 +3,7 @@ package command
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"redoubt/keyspace"
 	"redoubt/number"
@@ -120,6 +121,14 @@ func restoreKey(c *Ctx) error {
 	if a, ok := c.Usage.(ager); ok && (o.idle >= 0 || o.freq >= 0) {
 		a.Age(key, max(0, o.idle), o.freq)
 	}
+	switch {
+	case v.Kind == rdb.Module:
+		c.propagateChannel(key, old.Exists())
+	case ttl > 0 && !o.absolute && c.Tx.Propagates():
+		args := slices.Clone(c.Args[1:])
+		args[1] = decimal(ttl)
+		c.propagate(string(c.Args[0]), append(args, []byte("ABSTTL"))...)
+	}
 	c.Reply.OK()
 	return nil
 }
@@ -150,6 +159,7 @@ func restoreDead(c *Ctx, v *rdb.Value, deleted bool) error {
 	}
 	if deleted {
 		c.Tx.Changed(keyspace.Generic, "del", c.Args[1])
+		c.propagate("DEL", c.Args[1])
 	}
 	c.Reply.OK()
 	return nil

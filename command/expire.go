@@ -111,11 +111,15 @@ func setExpiry(c *Ctx, form timeForm) error {
 	if at <= c.Tx.Past() {
 		c.Tx.Remove(key, m)
 		c.Tx.Changed(keyspace.Generic, "del", key)
+		c.propagate("DEL", key)
 	} else {
 		old := m
 		m.Expire = at
 		c.Tx.Store(key, old, m)
 		c.Tx.Changed(keyspace.Generic, "expire", key)
+		if form != atMillisecond {
+			c.propagateTime("PEXPIREAT", key, at, c.Args[3:]...)
+		}
 	}
 	c.Reply.Int(1)
 	return nil

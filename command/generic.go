@@ -152,11 +152,15 @@ func renameKey(c *Ctx, replace bool) (done bool, err error) {
 	if bytes.Equal(from, to) {
 		return false, nil
 	}
-	if old := c.Tx.Find(to); old.Exists() {
+	old := c.Tx.Find(to)
+	if old.Exists() {
 		if !replace {
 			return false, nil
 		}
 		c.Tx.Remove(to, old)
+	}
+	if m.Type == keyspace.Channel {
+		c.propagateChannel(to, old.Exists())
 	}
 	c.Tx.Detach(from, m)
 	c.Tx.Store(to, keyspace.Meta{}, m)
@@ -236,12 +240,16 @@ var copyKey = &Command{
 		}
 		defer func() { c.Tx.DB = source }()
 		c.Tx.DB = target
-		if old := c.Tx.Find(to); old.Exists() {
+		old := c.Tx.Find(to)
+		if old.Exists() {
 			if !replace {
 				c.Reply.Int(0)
 				return nil
 			}
 			c.Tx.Remove(to, old)
+		}
+		if m.Type == keyspace.Channel {
+			c.propagateChannel(to, old.Exists())
 		}
 		c.Tx.Store(to, keyspace.Meta{}, c.Tx.Duplicate(to, m))
 		c.Tx.Changed(keyspace.Generic, "copy_to", to)

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"redoubt/number"
+	"redoubt/wire"
 )
 
 // Commands on whole databases, and the two that wait for replicas.
@@ -82,31 +83,49 @@ var swapDB = &Command{
 	},
 }
 
-// wait answers as a server without replicas does when the time is up, but at
-// once: no replica will come to acknowledge anything.
+// wait runs on a worker: what the client has written before is committed then, and so in the
+// stream.
 var wait = &Command{
 	Name: "wait", Group: Generic, Since: "3.0.0", Arity: 3,
-	Categories: CatConnection,
-	Tips:       []string{"request_policy:all_shards", "response_policy:agg_min"},
-	Syntax:     "numreplicas:integer timeout:integer",
-	Summary:    "Counts the replicas that have this connection's writes; there are none.",
+	Flags: OnWorker | AwaitsAcks, Categories: CatConnection,
+	Tips:    []string{"request_policy:all_shards", "response_policy:agg_min"},
+	Syntax:  "numreplicas:integer timeout:integer",
+	Summary: "Waits until so many replicas have this connection's writes, and counts those that do.",
 	Run: func(c *Ctx) error {
-		if _, ok := number.ParseInt(c.Args[1]); !ok {
+		n, ok := number.ParseInt(c.Args[1])
+		if !ok {
 			return ErrNotInteger
 		}
-		if err := timeoutMillis(c, c.Args[2]); err != nil {
+		timeout, err := timeoutMillis(c, c.Args[2])
+		if err != nil {
 			return err
 		}
-		c.Reply.Int(0)
-		return nil
+		return c.awaitAcks(n, timeout, false, (*wire.Writer).Int)
 	},
+}
+
+// awaitAcks waits until n replicas have everything that was written so far. reply writes how
+// many have.
+func (c *Ctx) awaitAcks(n, timeout int64, fsynced bool, reply func(w *wire.Writer, n int64)) error {
+	replicas := c.Replicas
+	if replicas == nil { // and none will come
+		reply(c.Reply, 0)
+		return nil
+	}
+	end := replicas.End()
+	count := func() int64 { return int64(replicas.Acked(end, fsynced)) }
+	if acked := count(); acked >= n || c.NoBlock {
+		reply(c.Reply, acked)
+		return nil
+	}
+	return &Block{Timeout: timeout, Acks: &Acks{Offset: end, Replicas: n, Fsynced: fsynced, Reply: func(w *wire.Writer) { reply(w, count()) }}}
 }
 
 // waitAOF: every write that was answered is in the journal, so the local copy
 // counts as reached.
 var waitAOF = &Command{
 	Name: "waitaof", Group: Generic, Since: "7.2.0", Arity: 4,
-	Flags: NoScript, Categories: CatConnection,
+	Flags: NoScript | OnWorker | AwaitsAcks, Categories: CatConnection,
 	Tips:    []string{"request_policy:all_shards", "response_policy:agg_min"},
 	Syntax:  "numlocal:integer numreplicas:integer timeout:integer",
 	Summary: "Tells whether this connection's writes are in the journal, here and on replicas.",
@@ -118,29 +137,32 @@ var waitAOF = &Command{
 		if local < 0 || local > 1 {
 			return rangeError(0, 1)
 		}
-		if n, ok := number.ParseInt(c.Args[2]); !ok || n < 0 {
+		n, ok := number.ParseInt(c.Args[2])
+		if !ok || n < 0 {
 			return ErrNotPositive
 		}
-		if err := timeoutMillis(c, c.Args[3]); err != nil {
+		timeout, err := timeoutMillis(c, c.Args[3])
+		if err != nil {
 			return err
 		}
-		c.Reply.Array(2)
-		c.Reply.Int(1)
-		c.Reply.Int(0)
-		return nil
+		return c.awaitAcks(n, timeout, true, func(w *wire.Writer, n int64) {
+			w.Array(2)
+			w.Int(1)
+			w.Int(n)
+		})
 	},
 }
 
-// timeoutMillis checks a timeout given in milliseconds.
-func timeoutMillis(c *Ctx, arg []byte) error {
+// timeoutMillis reads a timeout given in milliseconds; 0 is for ever.
+func timeoutMillis(c *Ctx, arg []byte) (int64, error) {
 	n, ok := number.ParseInt(arg)
 	switch {
 	case !ok:
-		return ErrTimeout
+		return 0, ErrTimeout
 	case n < 0:
-		return ErrTimeoutSign
+		return 0, ErrTimeoutSign
 	case n > math.MaxInt64-c.Tx.Now:
-		return ErrTimeoutRange
+		return 0, ErrTimeoutRange
 	}
-	return nil
+	return n, nil
 }

@@ -77,6 +77,7 @@ func setFieldTimes(c *Ctx, form timeForm) error {
 	}
 	h.Prefetch(fields)
 	updated, deleted := 0, 0
+	timed, gone := c.fieldTimes(), removal{c: c, name: "HDEL"}
 	c.Reply.Array(len(fields))
 	for _, f := range fields {
 		e, ok := h.Get(f)
@@ -88,10 +89,12 @@ func setFieldTimes(c *Ctx, form timeForm) error {
 		case at <= c.Tx.Past():
 			h.Remove(f, e)
 			deleted++
+			gone.add(f)
 			c.Reply.Int(fieldDeleted)
 		default:
 			h.SetAt(f, e, at)
 			updated++
+			timed.add(f)
 			c.Reply.Int(fieldTimeSet)
 		}
 	}
@@ -100,6 +103,8 @@ func setFieldTimes(c *Ctx, form timeForm) error {
 		event = "hdel"
 	}
 	c.saved(h, keyspace.HashEv, event, c.Args[1], updated+deleted)
+	timed.end("HPEXPIREAT", decimal(at))
+	gone.end()
 	return nil
 }
 

@@ -2,6 +2,7 @@ package command
 
 import (
 	"math"
+	"slices"
 
 	"redoubt/keyspace"
 	"redoubt/number"
@@ -27,7 +28,7 @@ var hgetdel = &Command{
 		if err != nil {
 			return err
 		}
-		deleted := 0
+		deleted, gone := 0, removal{c: c, name: "HDEL"}
 		h.Prefetch(fields)
 		c.Reply.Array(len(fields))
 		for _, f := range fields {
@@ -36,9 +37,11 @@ var hgetdel = &Command{
 			if ok {
 				h.Remove(f, e)
 				deleted++
+				gone.add(f)
 			}
 		}
 		c.saved(h, keyspace.HashEv, "hdel", c.Args[1], deleted)
+		gone.end()
 		return nil
 	},
 }
@@ -73,6 +76,7 @@ var hgetex = &Command{
 			return err
 		}
 		updated, deleted := 0, 0
+		timed, gone := c.fieldTimes(), removal{c: c, name: "HDEL"}
 		h.Prefetch(fields)
 		c.Reply.Array(len(fields))
 		for _, f := range fields {
@@ -84,13 +88,16 @@ var hgetex = &Command{
 				if e.At != 0 {
 					h.SetAt(f, e, 0)
 					updated++
+					timed.add(f)
 				}
 			case at <= c.Tx.Past():
 				h.Remove(f, e)
 				deleted++
+				gone.add(f)
 			default:
 				h.SetAt(f, e, at)
 				updated++
+				timed.add(f)
 			}
 		}
 		event := "hexpire"
@@ -101,6 +108,12 @@ var hgetex = &Command{
 			event = "hpersist"
 		}
 		c.saved(h, keyspace.HashEv, event, c.Args[1], updated+deleted)
+		if at == persistField {
+			timed.end("HPERSIST")
+		} else {
+			timed.end("HPEXPIREAT", decimal(at))
+		}
+		gone.end()
 		return nil
 	},
 }
@@ -141,9 +154,34 @@ var hsetex = &Command{
 			c.Tx.Note(keyspace.HashEv, "hexpire", c.Args[1])
 		}
 		c.noteGone(gone, c.Args[1])
+		o.propagate(c, deleted)
 		c.Reply.Int(1)
 		return nil
 	},
+}
+
+// propagate has replicas do the same without a condition, by commands that Redis 7.4 knows
+// where that is possible.
+func (o *hsetexCall) propagate(c *Ctx, deleted bool) {
+	if !c.Tx.Propagates() {
+		return
+	}
+	key, n := c.Args[1], decimal(int64(len(o.pairs)/2))
+	fields := make([][]byte, 0, len(o.pairs)/2)
+	for i := 0; i < len(o.pairs); i += 2 {
+		fields = append(fields, o.pairs[i])
+	}
+	switch {
+	case deleted:
+		c.propagate("HDEL", slices.Insert(fields, 0, key)...)
+	case o.keep:
+		c.propagate("HSETEX", append([][]byte{key, []byte("KEEPTTL"), []byte("FIELDS"), n}, o.pairs...)...)
+	default:
+		c.propagate("HSET", append([][]byte{key}, o.pairs...)...)
+		if o.timed {
+			c.propagate("HPEXPIREAT", append([][]byte{key, decimal(o.at), []byte("FIELDS"), n}, fields...)...)
+		}
+	}
 }
 
 // hsetexCall is what one call of HSETEX asks for.

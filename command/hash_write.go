@@ -184,6 +184,7 @@ var hincrbyfloat = &Command{
 		h.Replace(c.Args[2], text, e)
 		c.saved(h, keyspace.HashEv, "hincrbyfloat", c.Args[1], 1)
 		c.Reply.Bulk(text)
+		c.propagate("HSET", c.Args[1], c.Args[2], text)
 		return nil
 	},
 }

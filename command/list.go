@@ -34,6 +34,14 @@ func popEvent(left bool) string {
 	return "rpop"
 }
 
+// popName is the command that takes elements off an end.
+func popName(left bool) string {
+	if left {
+		return "LPOP"
+	}
+	return "RPOP"
+}
+
 var lpush = &Command{
 	Name: "lpush", Group: List, Since: "1.0.0", Arity: -3,
 	Flags: Write | DenyOOM | Fast, Keys: OneKey(1, RW|Insert),

@@ -47,6 +47,7 @@ func (c *Ctx) blockingPop(left bool) error {
 			c.Reply.Array(2)
 			c.Reply.Bulk(key)
 			c.takeOff(l, key, left, 1)
+			c.propagate(popName(left), key)
 		}
 		if l.Release(); found {
 			return nil
@@ -98,6 +99,11 @@ func (c *Ctx) blockingMove(from, to bool, timeout []byte) error {
 	moved, err := c.moveElement(from, to)
 	switch {
 	case err != nil || moved:
+		if len(c.Args) == 4 {
+			c.propagate("RPOPLPUSH", c.Args[1:3]...)
+		} else {
+			c.propagate("LMOVE", c.Args[1:5]...)
+		}
 		return err
 	case c.NoBlock:
 		c.Reply.Null()

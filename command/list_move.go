@@ -176,6 +176,7 @@ func (o *lmpopCall) run(c *Ctx) (taken bool, err error) {
 			c.Reply.Bulk(key)
 			c.Reply.Array(int(n))
 			c.takeOff(l, key, o.left, n)
+			c.propagate(popName(o.left), key, decimal(n))
 			taken = true
 		}
 		if l.Release(); taken {

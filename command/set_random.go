@@ -36,6 +36,7 @@ var spop = &Command{
 		}
 		c.saved(s, keyspace.SetEv, "spop", c.Args[1], 1)
 		c.Reply.Bulk(m)
+		c.propagate("SREM", c.Args[1], m)
 		return nil
 	},
 }
@@ -56,12 +57,18 @@ func (c *Ctx) popCount(arg []byte) error {
 		if count > 0 {
 			s.Clear()
 			c.saved(s, keyspace.SetEv, "spop", c.Args[1], int(count))
+			c.propagate("DEL", c.Args[1])
 		}
 		return nil
 	}
 	c.Reply.Set(int(count))
 	if count > 0 {
-		s.PopMany(count, c.Rand(), c.Reply.Bulk)
+		gone := removal{c: c, name: "SREM"}
+		s.PopMany(count, c.Rand(), func(m []byte) {
+			c.Reply.Bulk(m)
+			gone.add(m)
+		})
+		gone.end()
 		c.saved(s, keyspace.SetEv, "spop", c.Args[1], int(count))
 	}
 	return nil

@@ -96,6 +96,7 @@ var getdel = &Command{
 		c.replyString(v)
 		if v.Exists() {
 			str.Delete(c.Tx, c.Args[1], v.Meta)
+			c.propagate("DEL", c.Args[1])
 		}
 		return nil
 	},
@@ -114,6 +115,7 @@ var getset = &Command{
 		}
 		c.replyString(v)
 		str.Set(c.Tx, c.Args[1], v.Meta, c.Args[2], 0)
+		c.propagate("SET", c.Args[1:]...)
 		return nil
 	},
 }

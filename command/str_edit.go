@@ -120,6 +120,9 @@ var incrbyfloat = &Command{
 			return err
 		}
 		c.Reply.Bulk(text)
+		if c.Tx.Propagates() {
+			c.propagate("SET", c.Args[1], []byte(text), []byte("KEEPTTL"))
+		}
 		return nil
 	},
 }

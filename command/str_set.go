@@ -3,6 +3,7 @@ package command
 import (
 	"bytes"
 	"math"
+	"slices"
 
 	"redoubt/keyspace"
 	"redoubt/types"
@@ -152,6 +153,7 @@ func (o *setCall) run(c *Ctx, key, value []byte) error {
 		if o.opts&optTime != 0 {
 			c.Tx.Note(keyspace.Generic, "expire", key)
 		}
+		o.propagate(c, key, value, expire)
 	}
 	switch {
 	case o.opts&optGet != 0: // replied already
@@ -161,6 +163,24 @@ func (o *setCall) run(c *Ctx, key, value []byte) error {
 		c.Reply.Null()
 	}
 	return nil
+}
+
+// propagate has replicas set the key without a condition, a reply, and a time that is counted
+// from now.
+func (o *setCall) propagate(c *Ctx, key, value []byte, expire int64) {
+	switch {
+	case !c.Tx.Propagates():
+	case o.opts&optTime != 0 && o.opts != optPXAT:
+		c.propagate("SET", key, value, []byte("PXAT"), decimal(expire))
+	case o.opts&(optIfEq|optIfNe) != 0 && o.opts&optKeepTTL != 0:
+		c.propagate("SET", key, value, []byte("KEEPTTL"))
+	case o.opts&(optIfEq|optIfNe) != 0:
+		c.propagate("SET", key, value)
+	case o.opts&optGet != 0:
+		c.propagate("SET", slices.DeleteFunc(slices.Clone(c.Args[1:]), func(a []byte) bool {
+			return &a[0] != &key[0] && &a[0] != &value[0] && isWord(a, "get")
+		})...)
+	}
 }
 
 func (o *setCall) condition(c *Ctx, old keyspace.Meta) (bool, error) {
@@ -292,14 +312,17 @@ var getex = &Command{
 		switch {
 		case o.opts&(optEXAT|optPXAT) != 0 && expire <= c.Tx.Past():
 			str.Delete(c.Tx, key, m)
+			c.propagate("DEL", key)
 		case o.opts&optTime != 0:
 			m.Expire = expire
 			c.Tx.Store(key, v.Meta, m)
 			c.Tx.Changed(keyspace.Generic, "expire", key)
+			c.propagateTime("PEXPIREAT", key, expire)
 		case o.opts&optPersist != 0 && m.Expire != 0:
 			m.Expire = 0
 			c.Tx.Store(key, v.Meta, m)
 			c.Tx.Changed(keyspace.Generic, "persist", key)
+			c.propagate("PERSIST", key)
 		}
 		return nil
 	},

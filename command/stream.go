@@ -2,6 +2,7 @@ package command
 
 import (
 	"math"
+	"slices"
 
 	"redoubt/keyspace"
 	"redoubt/types/stream"
@@ -67,8 +68,26 @@ var xadd = &Command{
 			c.Tx.Note(keyspace.StreamEv, "xtrim", c.Args[1])
 		}
 		writeID(c.Reply, id)
+		if c.Tx.Propagates() && (!o.given || o.open || o.trim.Approx) {
+			args := o.exact(c, s)
+			args[at] = id.Append(nil)
+			c.propagate(string(args[0]), args[1:]...)
+		}
 		return nil
 	},
+}
+
+// exact returns the call's arguments with a trimming that leaves what this one has left,
+// whatever the nodes of a replica are.
+func (o *addArgs) exact(c *Ctx, s *stream.Stream) [][]byte {
+	args := slices.Clone(c.Args)
+	if o.trim.Approx {
+		args[o.threshold-1] = []byte("=")
+		if args[o.threshold] = decimal(s.Len()); o.trim.ByID {
+			args[o.threshold] = s.First.Append(nil)
+		}
+	}
+	return args
 }
 
 var xtrim = &Command{
@@ -92,6 +111,10 @@ var xtrim = &Command{
 		removed := s.Trim(o.trim)
 		c.saved(s, keyspace.StreamEv, "xtrim", c.Args[1], int(removed))
 		c.Reply.Int(removed)
+		if removed > 0 && o.trim.Approx && c.Tx.Propagates() {
+			args := o.exact(c, s)
+			c.propagate(string(args[0]), args[1:]...)
+		}
 		return nil
 	},
 }
@@ -104,6 +127,8 @@ type addArgs struct {
 	noMake bool
 	trims  bool
 	trim   stream.Trim
+	// threshold is the place of MaxLen or MinID among the arguments.
+	threshold int
 }
 
 // streamAddArgs reads the options, and returns the index of the ID.
@@ -127,7 +152,8 @@ scan:
 				at++
 			}
 			at++
-			if err := o.threshold(args[at]); err != nil {
+			o.threshold = at
+			if err := o.readThreshold(args[at]); err != nil {
 				return o, 0, err
 			}
 		case more > 0 && isWord(arg, "limit"):
@@ -155,7 +181,7 @@ scan:
 	return o, at, o.check(c, add, limited)
 }
 
-func (o *addArgs) threshold(arg []byte) (err error) {
+func (o *addArgs) readThreshold(arg []byte) (err error) {
 	if o.trim.ByID {
 		o.trim.MinID, err = streamID(arg, 0)
 		return err

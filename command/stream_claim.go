@@ -50,6 +50,7 @@ var xclaim = &Command{
 		}
 		if moved {
 			c.Tx.FX.Changes++
+			c.propagateGroup(c.Args[1], g)
 		}
 		g.Save()
 		insertHead(c.Reply, start, func(w *wire.Writer) { w.Array(n) })
@@ -142,6 +143,7 @@ func (c *Ctx) claim(s *stream.Stream, g *stream.Group, k *stream.Consumer, id st
 	e, found := s.Get(id)
 	switch {
 	case !found && pending:
+		c.propagateClaim(c.Args[1], g, k, p)
 		g.Drop(p)
 		return claimGone
 	case !found || !pending && !o.force:
@@ -160,6 +162,7 @@ func (c *Ctx) claim(s *stream.Stream, g *stream.Group, k *stream.Consumer, id st
 		next.Count++
 	}
 	g.Claim(p, pending, k, next)
+	c.propagateClaim(c.Args[1], g, k, next)
 	if o.justID {
 		writeID(c.Reply, id)
 	} else {

@@ -299,7 +299,16 @@ func (c *Ctx) readGroup(src *source, o *readArgs, key []byte) bool {
 	consumer := c.consumer(g, o.consumer, key)
 	start, n := len(c.Reply.Buf), int64(0)
 	if src.fresh {
-		n = g.Read(consumer, o.count, o.noAck, func(id stream.ID, e stream.Entry) { c.replyEntry(id, e) })
+		tells := c.Tx.Propagates()
+		n = g.Read(consumer, o.count, o.noAck, func(id stream.ID, e stream.Entry) {
+			c.replyEntry(id, e)
+			if tells && !o.noAck {
+				c.propagateClaim(key, g, consumer, stream.Pending{ID: id, Time: c.Tx.Now, Count: 1})
+			}
+		})
+		if tells && n > 0 {
+			c.propagateGroup(key, g)
+		}
 	} else {
 		from, _ := src.after.Next()
 		g.History(consumer, from, o.count, func(id stream.ID, e stream.Entry) {
@@ -333,6 +342,7 @@ func (c *Ctx) consumer(g *stream.Group, name, key []byte) *stream.Consumer {
 	if consumer == nil {
 		consumer = g.AddConsumer(name)
 		c.Tx.Changed(keyspace.StreamEv, "xgroup-createconsumer", key)
+		c.propagate("XGROUP", []byte("CREATECONSUMER"), key, g.Name, name)
 	}
 	consumer.See()
 	return consumer

@@ -1,6 +1,8 @@
 package command
 
 import (
+	"strings"
+
 	"redoubt/keyspace"
 	"redoubt/number"
 	"redoubt/types/zset"
@@ -89,6 +91,14 @@ func (c *Ctx) popFrom(z *zset.ZSet, count int64, highest bool, form zpopForm) {
 	event := "zpopmin"
 	if highest {
 		event = "zpopmax"
+	}
+	if form.key { // the command has several keys, and may be one that waits
+		name := strings.ToUpper(event)
+		if form.nested {
+			c.propagate(name, z.Key(), decimal(count))
+		} else {
+			c.propagate(name, z.Key())
+		}
 	}
 	c.saved(z, keyspace.ZSetEv, event, z.Key(), int(count))
 }

@@ -106,6 +106,9 @@ func (b *Batch) commit() {
 				w.Serving()
 			}
 		}
+		if !b.fx.Feed.Empty() {
+			b.x.feed.Append(&b.fx.Feed, max(t, b.told))
+		}
 		b.effects(t)
 	}
 	if t != 0 {

@@ -35,6 +35,7 @@ import (
 	"redoubt/command"
 	"redoubt/engine"
 	"redoubt/executor/latch"
+	"redoubt/feed"
 	"redoubt/keyspace"
 	"redoubt/wire"
 )
@@ -59,6 +60,10 @@ type Options struct {
 	// Clients accounts for the memory that clients hold; nil is no limit. Replies of
 	// waiters are charged to Clients until Waiter.Release.
 	Clients *budget.Account
+	// Feed, if set, gets what replicas are told of each commit, and Replicas is what WAIT
+	// sees of them.
+	Feed     *feed.Stream
+	Replicas command.Replicas
 }
 
 // Executor runs commands on one engine.
@@ -84,6 +89,7 @@ type Executor struct {
 	work *budget.Pool
 	// clients accounts for the memory that clients hold: see wait_portion.go.
 	clients *budget.Account
+	feed    *feed.Stream // nil: there cannot be any replicas
 
 	reading  chan struct{} // a semaphore of the workers that read from disk
 	waiting  waiting
@@ -92,6 +98,7 @@ type Executor struct {
 	watching watching
 	// receivers returns how many clients a message would reach.
 	receivers func(channel []byte, shard bool) (n int, heard bool)
+	replicas  command.Replicas
 	Stats     Stats
 	// onDeferred hears of rows for background work: see OnDeferred.
 	onDeferred func(fx *keyspace.Effects, unknown bool)
@@ -120,11 +127,11 @@ func New(o Options) *Executor {
 		volatile:  !o.Engine.Capabilities().Durable,
 		remote:    o.Engine.Capabilities().Remote,
 		reading:   make(chan struct{}, maxReading),
-		receivers: o.Receivers,
+		receivers: o.Receivers, replicas: o.Replicas,
 		latches: latch.New(latch.Options{
 			Committed: o.Engine.Committed, Scripts: &o.Space.Scripts, Wanted: &o.Space.Wanted,
 		}),
-		work: o.Work, clients: o.Clients,
+		work: o.Work, clients: o.Clients, feed: o.Feed,
 	}
 	x.store = newStore(x, o)
 	x.seed.Store(o.Seed)
@@ -213,7 +220,7 @@ func (x *Executor) newBatch(m Mode) *Batch {
 	for i := range b.ctxs {
 		c := &b.ctxs[i]
 		c.Tx, c.Usage, c.Do, c.Changed = &b.tx, b, b.do, b.watchChanged
-		c.Receivers = x.receivers
+		c.Receivers, c.Replicas = x.receivers, x.replicas
 	}
 	b.eachLatch = func(i int, _ *command.KeySpec) { b.keys = append(b.keys, x.latches.Stripe(b.args[i])) }
 	b.eachInner = func(i int, _ *command.KeySpec) { b.inner = append(b.inner, x.latches.Stripe(b.args[i])) }
@@ -243,6 +250,7 @@ func (b *Batch) begin() (bool, error) {
 	b.tx.Now, b.tx.NowMicros, b.seconds = now.UnixMilli(), now.UnixMicro(), uint32(now.Unix())
 	b.tx.Listening = keyspace.Class(b.x.listening.Load())
 	b.tx.Worker = b.mode != Loop
+	b.fx.Feed.On = b.x.feed != nil && b.x.feed.Wanted()
 	limits := b.x.limits.Load()
 	b.readOnly = limits.ReadOnlyReplica && b.x.space.Role().Replica()
 	for i := 0; i < len(b.ctxs); i++ {
@@ -373,7 +381,7 @@ func (b *Batch) awaitLoops() bool {
 func (b *Batch) attempt(c *Call, write bool) keyspace.Detour {
 	start := len(c.Reply.Buf)
 	mark, checks := b.prepare(c, write), b.rows.CheckMark()
-	messages := len(b.fx.Messages)
+	messages, changes, own := len(b.fx.Messages), b.fx.Changes, b.fx.Feed.Own
 	err := b.admit(c)
 	if err == nil {
 		err = b.exec(c)
@@ -423,6 +431,9 @@ func (b *Batch) attempt(c *Call, write bool) keyspace.Detour {
 	} else if len(c.Reply.Buf) > start && c.Reply.Buf[start] == '-' {
 		c.Failed = true // a script's own error, which undoes nothing
 	}
+	if err == nil && c.Queue == nil {
+		b.propagate(c.Cmd, c.Args, changes, own)
+	}
 	b.used(c, write)
 	if len(b.fx.Messages) > messages {
 		b.messageTicket = max(b.messageTicket, c.Wait)
@@ -463,8 +474,17 @@ func (b *Batch) prepare(c *Call, write bool) keyspace.TxMark {
 	b.tx.Worker = b.mode != Loop && (write || b.mode == Snapshot || b.serving)
 	b.tx.Cold = c.Cold
 	b.tx.By, b.tx.Undying = c.By, c.Row != nil
+	b.fx.Feed.BeginUnit()
 	b.store.prepare(c, write)
 	return mark
+}
+
+// propagate notes what replicas run after a command has succeeded: what its handler has noted,
+// or else the command itself. changes and own are the sums from before the command.
+func (b *Batch) propagate(cmd *command.Command, args [][]byte, changes, own int) {
+	if f := &b.fx; f.Feed.On && f.Feed.Own == own && cmd.Propagates(f.Changes > changes) {
+		f.Feed.Add(b.tx.DB, args...)
+	}
 }
 
 // heavyArgs is the largest number of arguments of a command that an event loop runs.

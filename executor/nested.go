@@ -82,12 +82,16 @@ func (b *Batch) nest(cmd *command.Command, args [][]byte, w *wire.Writer) (err e
 	write, start, mark, held, taken := writes(cmd, args), len(w.Buf), t.Mark(), t.Held(), t.Taken()
 	db, writable, latched, worker := t.DB, t.Writable, t.Latched, t.Worker
 	t.Writable, t.Latched, t.Worker = write && (keys || b.mode == Exclusive), true, b.mode != Loop
+	changes, own := b.fx.Changes, b.fx.Feed.Own
 	b.nested++
 	ctx := b.context(b.nested, cmd, args, w)
 	ctx.NoBlock, ctx.Sink = true, nil
 	ctx.Script = b.ctxs[b.nested-1].Cmd.Group == command.Scripting
 	err = cmd.Run(ctx)
 	b.nested--
+	if err == nil {
+		b.propagate(cmd, args, changes, own)
+	}
 	t.DB, t.Writable, t.Latched, t.Worker = db, writable, latched, worker
 	if t.Err() != nil {
 		return t.Err()

@@ -57,6 +57,7 @@ func (b *Batch) transact(f func(*Batch)) (engine.Ticket, error) {
 		return 0, err
 	}
 	mark, checks := b.tx.Start(), b.rows.CheckMark()
+	b.fx.Feed.EndUnit()
 	b.tx.DB, b.tx.Writable, b.tx.Latched, b.tx.Unrefused = 0, true, true, true
 	b.tx.Undying = false
 	f(b)

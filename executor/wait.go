@@ -83,7 +83,7 @@ func (w *Waiter) Cancel() {
 	w.leaveLocked()
 }
 
-// End ends the waiter with an error, or with a null reply if err is nil. It reports false
+// End ends the waiter with an error or, if err is nil, with the reply for a time that is over. It reports false
 // if the waiter is over already, or a batch that has served it is being committed.
 func (w *Waiter) End(err error) bool {
 	w.mu.Lock()
@@ -95,10 +95,13 @@ func (w *Waiter) End(err error) bool {
 		return false
 	}
 	w.leaveLocked()
-	if err != nil {
+	switch {
+	case err != nil:
 		w.Failed = true
 		w.call.Reply.Error(command.Text(err))
-	} else {
+	case w.block.Acks != nil:
+		w.block.Acks.Reply(w.call.Reply)
+	default:
 		w.call.Reply.NullArray()
 	}
 	w.mu.Unlock()

@@ -36,6 +36,8 @@ type Options struct {
 	Channels Channels
 	// Now is the present time in Unix milliseconds: expired keys are left out.
 	Now int64
+	// LeaveKeys and LeaveLibraries leave all keys or all functions out.
+	LeaveKeys, LeaveLibraries bool
 	// RedisVersion is the version of Redis that the file names as its writer.
 	RedisVersion string
 	// Progress, if set, is called after each key.
@@ -86,8 +88,10 @@ func Open(rows engine.Reader, c engine.Capabilities, o Options) (*Export, error)
 		Space: space, Rows: engine.Txn{View: engine.FrozenView{Snapshot: state{rows}}, Batch: &e.batch}, FX: &e.fx,
 		Now: o.Now, NowMicros: o.Now * 1000, Latched: true, Worker: true, OneState: true, Unrefused: true,
 	}
-	if e.Libraries, err = keyspace.ReadLibraries(rows); err != nil {
-		return nil, err
+	if !o.LeaveLibraries {
+		if e.Libraries, err = keyspace.ReadLibraries(rows); err != nil {
+			return nil, err
+		}
 	}
 	e.Databases = make([]Database, space.Databases())
 	needs := ""
@@ -126,6 +130,9 @@ func Open(rows engine.Reader, c engine.Capabilities, o Options) (*Export, error)
 // each visits all keys of all databases.
 func (e *Export) each(visit func(key []byte, m keyspace.Meta) error) error {
 	for db := range e.space.Databases() {
+		if e.o.LeaveKeys {
+			break
+		}
 		e.tx.Start()
 		e.tx.DB = db
 		var failed error

@@ -1,6 +1,9 @@
 package keyspace
 
-import "redoubt/engine"
+import (
+	"redoubt/engine"
+	"redoubt/feed"
+)
 
 // Class is a class of keyspace events, as in notify-keyspace-events.
 type Class uint16
@@ -61,8 +64,10 @@ type Effects struct {
 	UntrackedReady bool
 	// Messages are to be published.
 	Messages []Message
-	moves    []move
-	dues     []due
+	// Feed has what replicas are told of the batch: see Tx.Propagate.
+	Feed  feed.Batch
+	moves []move
+	dues  []due
 	// libraries that were changed: see library.go.
 	libraries []LibraryChange
 	// role, if not nil, is the role that the batch stores.
@@ -117,17 +122,19 @@ type effectsMark struct {
 	watermark                                                                    uint64
 	catalog                                                                      bool
 	role                                                                         *Role
+	feed                                                                         feed.Mark
 }
 
 func (e *Effects) mark() effectsMark {
 	return effectsMark{e.Changes, e.Expired, e.Dropped, e.Garbage, e.Hits, e.Misses, len(e.Events), len(e.Ready), len(e.moves), len(e.dues),
-		len(e.Touched), len(e.Messages), len(e.libraries), e.watermark, e.catalog, e.role}
+		len(e.Touched), len(e.Messages), len(e.libraries), e.watermark, e.catalog, e.role, e.Feed.Mark()}
 }
 
 func (e *Effects) rollback(m effectsMark) {
 	e.Changes, e.Expired, e.Dropped, e.Garbage, e.Hits, e.Misses = m.changes, m.expired, m.dropped, m.garbage, m.hits, m.misses
 	e.Events, e.Ready, e.moves, e.dues = e.Events[:m.events], e.Ready[:m.ready], e.moves[:m.moves], e.dues[:m.dues]
 	e.Touched, e.Messages, e.libraries = e.Touched[:m.touched], e.Messages[:m.messages], e.libraries[:m.libraries]
+	e.Feed.Rollback(m.feed)
 	e.watermark, e.catalog, e.role = m.watermark, m.catalog, m.role // the rows that store them were rolled back as well
 }
 
@@ -149,6 +156,7 @@ func (e *Effects) Reset() {
 	clear(e.Touched)
 	clear(e.Messages)
 	clear(e.libraries)
+	e.Feed.Reset()
 	*e = Effects{Events: e.Events[:0], Ready: e.Ready[:0], Woken: e.Woken[:0], Touched: e.Touched[:0], Messages: e.Messages[:0],
-		moves: e.moves[:0], dues: e.dues[:0], libraries: e.libraries[:0]}
+		moves: e.moves[:0], dues: e.dues[:0], libraries: e.libraries[:0], Feed: e.Feed}
 }

@@ -504,6 +504,7 @@ func (t *Tx) AwakenAll(db int) {
 // expire removes an expired key.
 func (t *Tx) expire(key []byte, old Meta) {
 	t.Remove(key, old)
+	t.propagateDeath(key, old)
 	if old.Expire == 0 || old.Expire > t.Now { // the last field or part of the value has expired
 		if old.Type == Channel {
 			t.Note(ChannelEv, "cexpired", key)

@@ -18,6 +18,8 @@ type blocked struct {
 	timer  *time.Timer
 	quiet  bool // the reply is discarded
 	ended  time.Time
+	acks   *command.Acks // of replicas, if the command waits for them
+	over   chan struct{} // closed by stop; nil without acks
 }
 
 var errUnblocked = command.Error("UNBLOCKED client unblocked via CLIENT UNBLOCK")
@@ -38,6 +40,9 @@ func (s *session) waiter(c *executor.Call, block *command.Block, proto int, quie
 		s.postResume(func() { s.unblocked(w) })
 	})
 	w.waiter.Serving = s.mute
+	if block.Acks != nil {
+		w.acks, w.over = block.Acks, make(chan struct{})
+	}
 	if block.Timeout > 0 {
 		w.until = since.Add(time.Duration(block.Timeout) * time.Millisecond)
 	}
@@ -49,6 +54,9 @@ func (s *session) waiter(c *executor.Call, block *command.Block, proto int, quie
 func (s *session) block(w *blocked) {
 	s.blocked = w
 	s.suspend(forKey)
+	if w.acks != nil {
+		go s.srv.awaitAcks(w)
+	}
 	if !w.until.IsZero() {
 		w.timer = time.AfterFunc(time.Until(w.until), func() { w.waiter.End(nil) })
 	}
@@ -107,6 +115,27 @@ func (s *session) unblocked(w *blocked) {
 func (w *blocked) stop() {
 	if w.timer != nil {
 		w.timer.Stop()
+	}
+	if w.over != nil {
+		close(w.over)
+	}
+}
+
+// awaitAcks ends a command that waits for replicas once enough of them have acknowledged.
+func (srv *Server) awaitAcks(w *blocked) {
+	a := w.acks
+	srv.source.AskForAcks()
+	for {
+		next := srv.source.Stream.NextAck()
+		if int64(srv.source.Stream.Acked(a.Offset, a.Fsynced)) >= a.Replicas {
+			w.waiter.End(nil)
+			return
+		}
+		select {
+		case <-next:
+		case <-w.over:
+			return
+		}
 	}
 }
 

@@ -243,9 +243,7 @@ func (p *pipe) wrote(n int, err error) {
 	case p.out.Pending() == 0:
 		p.out.Emptied()
 	}
-	if p.streamed != nil {
-		p.streamed.progress(p.netOut, p.out.Pending())
-	}
+	p.progress()
 	p.drained()
 	p.settleAccount()
 	p.free.Broadcast()

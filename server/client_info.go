@@ -96,7 +96,7 @@ func (s *session) flagLetters() string {
 		on     bool
 		letter byte
 	}{
-		{s.monitor, 'O'}, {s.subs != nil, 'P'}, {s.multi != nil, 'x'}, {s.waitsForEvent(), 'b'},
+		{s.feeding.Load(), 'S'}, {s.monitor, 'O'}, {s.subs != nil, 'P'}, {s.multi != nil, 'x'}, {s.waitsForEvent(), 'b'},
 		{tracked.On, 't'}, {tracked.Broken, 'R'}, {tracked.Broadcasts(), 'B'}, {s.watch.Dirty(), 'd'}, {s.closing, 'c'}, {s.unix, 'U'}, {s.noEvict.Load(), 'e'}, {s.noTouch, 'T'},
 	} {
 		if f.on {

@@ -134,6 +134,7 @@ func (srv *Server) leave(s *session) {
 	srv.obs.Stats.NetIn.Add(s.netIn)
 	srv.obs.Stats.NetOut.Add(s.netOut)
 	s.endMonitor()
+	s.endReplica()
 	s.unsubscribeAll()
 	s.tracker.End(true)
 	if s.suspended == forPause {
@@ -150,7 +151,7 @@ func (srv *Server) leave(s *session) {
 // authenticated in time, or does not read its replies.
 func (s *session) overdue(now time.Time) bool {
 	timeout := time.Duration(s.srv.set.timeout.Load()) * time.Second
-	if timeout > 0 && !s.monitor && s.subs == nil && !s.waiting() && now.Sub(s.lastUsed) > timeout {
+	if timeout > 0 && !s.monitor && s.subs == nil && !s.replica.Attached() && !s.waiting() && now.Sub(s.lastUsed) > timeout {
 		return true
 	}
 	return s.guestOverdue(now) || s.out.Pending() > 0 && s.overLimit(now)
@@ -158,7 +159,10 @@ func (s *session) overdue(now time.Time) bool {
 
 // outputLimit is the limit of the client's class.
 func (s *session) outputLimit() *config.BufferLimit {
-	if s.subscribed.Load() {
+	switch {
+	case s.feeding.Load(): // a replica's limit is one on its part of the stream
+		return new(config.BufferLimit)
+	case s.subscribed.Load():
 		return s.srv.set.subscribedLimit.Load()
 	}
 	return s.srv.set.outLimit.Load()

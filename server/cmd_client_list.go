@@ -15,8 +15,8 @@ import (
 // CLIENT LIST and CLIENT KILL look at other sessions. They run on a worker, and
 // hold the mu of one session at a time.
 
-// clientTypes are the types that a filter may name. A client is normal, or pubsub while it has
-// subscriptions; the link with a master is not listed, but CLIENT KILL TYPE master ends it.
+// clientTypes are the types that a filter may name: slave is the old name of replica. The link
+// with a master is not listed, but CLIENT KILL TYPE master ends it.
 var clientTypes = []string{"normal", "slave", "replica", "pubsub", "master"}
 
 func clientType(arg []byte) (string, error) {
@@ -24,11 +24,17 @@ func clientType(arg []byte) (string, error) {
 	if !slices.Contains(clientTypes, name) {
 		return "", command.Error("ERR Unknown client type '" + admin.CString(arg, len(arg)) + "'")
 	}
+	if name == "slave" {
+		name = "replica"
+	}
 	return name, nil
 }
 
 func (s *session) clientType() string {
-	if s.subscribed.Load() {
+	switch {
+	case s.feeding.Load():
+		return "replica"
+	case s.subscribed.Load():
 		return "pubsub"
 	}
 	return "normal"

@@ -18,6 +18,7 @@ func localCommands() []*local {
 		monitorCommands(),
 		multiCommands(),
 		pubsubCommands(),
+		replicaCommands(),
 	} {
 		all = append(all, group...)
 	}

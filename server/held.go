@@ -181,7 +181,7 @@ func (srv *Server) evictClients(t *turn) {
 		switch {
 		case s.evicting.Load(): // its carrier has yet to close it
 			over -= s.memory()
-		case !s.noEvict.Load():
+		case !s.noEvict.Load() && !s.feeding.Load():
 			list = append(list, candidate{s, s.memory(), s.guest.Load()})
 		}
 	}

@@ -191,7 +191,7 @@ func (srv *Server) attach(eng engine.Engine, space *keyspace.Space) {
 	srv.exec = executor.New(executor.Options{
 		Work: &srv.budget.Work, Clients: &srv.budget.Clients,
 		Engine: eng, Space: space, Clock: srv.clock, Seed: srv.seed, Logger: srv.log,
-		Receivers: srv.receivers, Leadership: srv.raft.leadership(),
+		Receivers: srv.receivers, Leadership: srv.raft.leadership(), Feed: srv.feed(), Replicas: srv.source.Stream,
 	})
 	srv.exec.Listen(srv.publishEffects)
 	srv.upkeep = background.New(srv.member.Background(background.Options{
@@ -214,6 +214,7 @@ func (srv *Server) serveStore(ctx context.Context) error {
 	}
 	srv.eng.OnDurable(func() {
 		srv.notifyLoops()
+		srv.source.Stream.Release()
 		srv.web.Durable()
 		srv.car.pipes.Range(func(v, _ any) bool {
 			if p := v.(*pipe); p.holding.Load() {
@@ -229,6 +230,7 @@ func (srv *Server) serveStore(ctx context.Context) error {
 	srv.web.Attach()
 	srv.life.background.Go(func() { srv.exec.FollowCatalog(ctx) })
 	srv.life.background.Go(func() { srv.upkeep.Run(ctx) })
+	srv.life.background.Go(func() { srv.source.Run(ctx) })
 	srv.life.background.Go(func() { srv.role.Run(ctx) })
 	return nil
 }

@@ -447,9 +447,7 @@ func (l *loop) afterWrite(c *conn) {
 		l.close(c)
 		return
 	}
-	if c.streamed != nil {
-		c.streamed.progress(c.netOut, c.out.Pending())
-	}
+	c.progress()
 	c.drained()
 	c.charge()
 	c.interest()

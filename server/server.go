@@ -106,10 +106,11 @@ type Server struct {
 	migrations migrate.Migrator
 	role       replication.Role // in replication: a master, or a replica
 	debug      debug.Debugger
-	web        *web.Web           // durable channels over HTTP
-	webStats   *observe.LoopStats // of the commands that web runs
-	console    *console.Console   // nil: there is none
-	history    *history.Recorder  // for the console; nil: there is none
+	source     *replication.Source // of replicas
+	web        *web.Web            // durable channels over HTTP
+	webStats   *observe.LoopStats  // of the commands that web runs
+	console    *console.Console    // nil: there is none
+	history    *history.Recorder   // for the console; nil: there is none
 }
 
 // carriers are what carries the sessions: event loops, or pairs of goroutines.
@@ -174,8 +175,9 @@ func New(o Options) (*Server, error) {
 		}
 		return srv.portOf(overTCP)
 	}}
+	srv.source = replication.NewSource()
 	srv.role.Init(replication.Options{
-		Config: o.Config, Log: o.Logger, Master: replication.NewMaster(func() int64 { return o.Config.Int("repl-backlog-size") }),
+		Config: o.Config, Log: o.Logger, Master: srv.source,
 		Port: srv.member.Port, TLS: srv.clientTLS, Libraries: func(sources []string) error { return srv.scripts.CheckLibraries(sources) },
 		Table: func() *command.Table { return srv.table }, Becomes: srv.becomes,
 	})
@@ -344,6 +346,7 @@ func (srv *Server) shutdown(ctx context.Context) error {
 	if !ok {
 		deadline = time.Now().Add(5 * time.Second)
 	}
+	srv.stopSource(ctx)
 	srv.stopLoops(deadline)
 	srv.stopPipes(deadline)
 	srv.StopPeers()

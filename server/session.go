@@ -17,6 +17,7 @@ import (
 	"redoubt/server/observe"
 	"redoubt/server/output"
 	"redoubt/server/pubsub"
+	"redoubt/server/replication"
 	"redoubt/server/tracking"
 	"redoubt/wire"
 )
@@ -50,8 +51,11 @@ type session struct {
 	// halfClosed: the client sends no more.
 	halfClosed bool
 	deferred   *deferred
-	blocked    *blocked       // a command that waits for an element
-	streamed   *streamedReply // a reply that comes in parts
+	blocked    *blocked             // a command that waits for an element
+	streamed   *streamedReply       // a reply that comes in parts
+	replica    *replication.Replica // nil until REPLCONF or SYNC; see replica_link.go
+	link       *replicaLink         // nil if replica is
+	feeding    atomic.Bool          // the session is a replica
 
 	// What the client set.
 	db            int
@@ -270,6 +274,10 @@ func (s *session) round(data []byte) (taken int) {
 	}
 	if malformed != nil {
 		s.srv.log.Debug("protocol error", "client", s.id, "addr", s.addr, "err", malformed)
+		if s.replica.Attached() {
+			s.refuseReplica("a malformed request", nil)
+			return len(data)
+		}
 		if s.replies == replyOn {
 			s.out.Answers++
 			s.out.Error(malformed.Error())
@@ -320,6 +328,10 @@ func (s *session) dispatch(cmd *command.Command, args [][]byte) bool {
 	srv := s.srv
 	if s.tracker != nil {
 		s.cachingOver()
+	}
+	if s.link != nil && s.replica.Attached() && (cmd == nil || cmd.Declared.Name != "replconf") {
+		s.refuseReplica("a command", args)
+		return true
 	}
 	refused := s.refuse(cmd, args)
 	if refused == nil && srv.pause.active.Load() && srv.pause.holds(cmd, args, s.multi) {
@@ -380,7 +392,7 @@ func (s *session) dispatch(cmd *command.Command, args [][]byte) bool {
 	if s.tracker != nil {
 		s.trackRead(cmd, args)
 	}
-	if cmd.Flags&command.Blocking != 0 {
+	if cmd.Flags&(command.Blocking|command.AwaitsAcks) != 0 {
 		return s.dispatchBlocking(c)
 	}
 	if s.work.batch.Run(c) != 0 {
@@ -581,7 +593,7 @@ func (s *session) toWorker(cmd *command.Command, args [][]byte, run func(*wire.W
 			if watch == nil {
 				c.Watching = s.watching()
 			}
-			if cmd.Flags&command.Blocking != 0 {
+			if cmd.Flags&(command.Blocking|command.AwaitsAcks) != 0 {
 				c.OnBlock = func(block *command.Block) *executor.Waiter {
 					return s.blockFrom(&c, block, proto, quiet, start)
 				}

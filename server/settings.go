@@ -22,7 +22,7 @@ type settings struct {
 	keepalive   atomic.Int64
 	maxBulk     atomic.Int64
 	maxMemory   atomic.Int64
-	// wantsReplicas: min-replicas-to-write asks for replicas, and there are none.
+	// wantsReplicas: min-replicas-to-write asks for replicas.
 	wantsReplicas   atomic.Bool
 	outLimit        atomic.Pointer[config.BufferLimit]
 	subscribedLimit atomic.Pointer[config.BufferLimit] // of clients with subscriptions
@@ -131,7 +131,7 @@ func (srv *Server) outOfMemory() bool {
 // When the disk is full, commands that may need memory (denyoom) are refused, since the same
 // commands may need space. The others delete or change little, and can free space.
 func (srv *Server) writable(flags command.Flags) error {
-	if flags&command.Write != 0 && srv.set.wantsReplicas.Load() && !srv.role.Replica() {
+	if flags&command.Write != 0 && srv.set.wantsReplicas.Load() && !srv.role.Replica() && !srv.source.Enough() {
 		return command.ErrNoReplicas
 	}
 	if err := srv.role.Refuse(flags); err != nil {

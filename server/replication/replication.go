@@ -1,18 +1,11 @@
 // Package replication is the server's part in the replication of Redis: a replica of a master
-// (role.go, upstream.go), or a master of replicas (Master). Package upstream speaks the protocol
+// (role.go, upstream.go), or a master of replicas (Source). Package upstream speaks the protocol
 // with a master; this package decides when, and applies what comes.
 //
 // The package promises: what a master has sent is applied once and in its order, also after
 // kill -9 of either side; while a data set is transferred the old data stays, and is replaced in
 // one moment; a server that is told to be no replica any more applies nothing from then on.
 package replication
-
-import (
-	"crypto/rand"
-	"encoding/hex"
-	"strings"
-	"sync/atomic"
-)
 
 // Master is the part of the server that sends to replicas, as ROLE and INFO show it.
 type Master interface {
@@ -23,6 +16,8 @@ type Master interface {
 	ID() (id, id2 string, offset, secondOffset int64)
 	// ChangeID begins another history, as after a failover.
 	ChangeID()
+	// Discard ends all replicas and their history: the data was replaced by other data.
+	Discard()
 	Backlog() BacklogState
 }
 
@@ -40,39 +35,4 @@ type BacklogState struct {
 	Active       bool
 	Size         int64
 	First, Bytes int64 // the offset of the first byte that is kept, and how many are
-}
-
-// noReplicas is a Master that nobody can replicate from.
-type noReplicas struct {
-	id   atomic.Pointer[string]
-	size func() int64 // repl-backlog-size
-}
-
-// NewMaster returns a Master without replicas; backlog is the directive repl-backlog-size.
-func NewMaster(backlog func() int64) Master {
-	m := &noReplicas{size: backlog}
-	m.ChangeID()
-	return m
-}
-
-func (m *noReplicas) Replicas() []ReplicaState { return nil }
-func (m *noReplicas) Backlog() BacklogState    { return BacklogState{Size: m.size()} }
-
-func (m *noReplicas) ID() (id, id2 string, offset, secondOffset int64) {
-	return *m.id.Load(), noID, 0, -1
-}
-
-func (m *noReplicas) ChangeID() {
-	id := newID()
-	m.id.Store(&id)
-}
-
-// noID stands for no replication id.
-var noID = strings.Repeat("0", 40)
-
-// newID returns a random replication id.
-func newID() string {
-	b := make([]byte, 20)
-	rand.Read(b) // never fails
-	return hex.EncodeToString(b)
 }

@@ -299,6 +299,7 @@ func (r *Role) load(ctx context.Context, link *upstream.Link, master string, ans
 		}
 		return at, err
 	}
+	r.Master.Discard()
 	r.Log.Info("full synchronization is complete, and has replaced the data", "keys", i.Keys, "bytes", size, "took", time.Since(begun))
 	return at, nil
 }

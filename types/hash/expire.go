@@ -12,7 +12,7 @@ func (h *Hash) expire(limit int) int {
 	if !h.stale() {
 		return 0
 	}
-	n := h.form.purge(h.tx.Past(), limit)
+	n := h.form.purge(h.tx.Past(), limit, h.died)
 	h.dirty = true
 	if n > 0 {
 		h.tx.Note(keyspace.HashEv, "hexpired", h.key)

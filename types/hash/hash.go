@@ -75,8 +75,9 @@ type form interface {
 	remove(field []byte, was Entry)
 	// due counts the fields that are past their time.
 	due(now int64) int64
-	// purge removes about limit dead fields, and returns how many.
-	purge(now int64, limit int) int
+	// purge removes about limit dead fields, and returns how many. It calls gone before each
+	// removal.
+	purge(now int64, limit int, gone func(field []byte)) int
 	// each visits the fields until visit returns false.
 	each(visit func(field []byte, e Entry) bool)
 	// scan visits about count fields from a cursor on and returns the next cursor.
@@ -259,8 +260,14 @@ func (h *Hash) put(field, value []byte, at int64, was Entry) {
 		was = h.form.find(field)
 	}
 	h.dirty = true
+	if was.found && !h.lives(was.At) {
+		h.died(field)
+	}
 	h.form.put(field, value, at, was)
 }
+
+// died tells replicas that a dead field is removed.
+func (h *Hash) died(field []byte) { h.tx.PropagateFieldDeath(h.key, field) }
 
 // tooLarge reports whether a packed hash has no room for a field and value. The limits
 // may have changed since the hash was packed.

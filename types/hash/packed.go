@@ -210,13 +210,14 @@ func (p *packed) due(now int64) (n int64) {
 }
 
 // purge removes all dead fields: there are few.
-func (p *packed) purge(now int64, _ int) (n int) {
+func (p *packed) purge(now int64, _ int, gone func(field []byte)) (n int) {
 	for off := p.buf.First(); ; {
-		_, e, ok := p.at(off)
+		field, e, ok := p.at(off)
 		if !ok {
 			return n
 		}
 		if off = e.to; e.At != 0 && e.At <= now {
+			gone(field)
 			p.remove(nil, e)
 			n++
 			off = e.from

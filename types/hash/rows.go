@@ -181,7 +181,7 @@ func (r *rows) due(now int64) (n int64) {
 	return n
 }
 
-func (r *rows) purge(now int64, limit int) (n int) {
+func (r *rows) purge(now int64, limit int, gone func(field []byte)) (n int) {
 	r.page = r.page[:0]
 	next := int64(0)
 	it := r.Tx.IterKind(r.Ref, keyspace.ScoreRow, nil, nil, false)
@@ -206,6 +206,7 @@ func (r *rows) purge(now int64, limit int) (n int) {
 		}
 		off = end
 		at, field := r.timeOf(key)
+		gone(field)
 		r.remove(field, Entry{found: true, At: at})
 	}
 	if next != r.times.Next {
