@@ -3,6 +3,7 @@ package command
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 
 	"redoubt/keyspace"
@@ -120,6 +121,13 @@ options:
 		}
 	}
 	c.saved(z, keyspace.ZSetEv, "zadd", c.Args[1], added+moved) // it may have unfolded although nothing was added
+	if added+moved > 0 && c.Tx.Propagates() {
+		args := slices.Clone(c.Args[1:first])
+		for i, score := range scores {
+			args = append(args, strconv.AppendFloat(nil, score, 'f', -1, 64), places[3*i+2])
+		}
+		c.propagate("zadd", args...)
+	}
 	if ch {
 		added += moved
 	}

@@ -20,7 +20,7 @@ func (c *Command) Propagates(changed bool) bool {
 		return false // what they give to consumers is told entry by entry
 	case c.Group == Channel || c.Group == Scripting && c.Flags&Write == 0:
 		return false
-	case c.Flags&PubSubFlag != 0, c.Declared == flushAll, c.Declared == flushDB:
+	case c.Flags&PubSubFlag != 0, c.Declared == flushAll, c.Declared == flushDB, c.FullName == "function|flush":
 		return true
 	}
 	return changed
@@ -54,11 +54,12 @@ func (c *Ctx) propagateChannel(key []byte, existed bool) {
 	}
 }
 
-// propagateClaim notes who has an entry of a stream pending, and since when.
-func (c *Ctx) propagateClaim(key []byte, g *stream.Group, k *stream.Consumer, p stream.Pending) {
+// propagateClaim notes who has an entry of a stream pending, and since when. last is how far
+// the group has read by then.
+func (c *Ctx) propagateClaim(key []byte, g *stream.Group, k *stream.Consumer, p stream.Pending, last stream.ID) {
 	if c.Tx.Propagates() {
 		c.propagate("XCLAIM", key, g.Name, k.Name, []byte("0"), p.ID.Append(nil), []byte("TIME"), decimal(p.Time),
-			[]byte("RETRYCOUNT"), decimal(p.Count), []byte("FORCE"), []byte("JUSTID"), []byte("LASTID"), g.Last.Append(nil))
+			[]byte("RETRYCOUNT"), decimal(p.Count), []byte("FORCE"), []byte("JUSTID"), []byte("LASTID"), last.Append(nil))
 	}
 }
 

@@ -143,7 +143,7 @@ func (c *Ctx) claim(s *stream.Stream, g *stream.Group, k *stream.Consumer, id st
 	e, found := s.Get(id)
 	switch {
 	case !found && pending:
-		c.propagateClaim(c.Args[1], g, k, p)
+		c.propagateClaim(c.Args[1], g, k, p, g.Last)
 		g.Drop(p)
 		return claimGone
 	case !found || !pending && !o.force:
@@ -162,7 +162,7 @@ func (c *Ctx) claim(s *stream.Stream, g *stream.Group, k *stream.Consumer, id st
 		next.Count++
 	}
 	g.Claim(p, pending, k, next)
-	c.propagateClaim(c.Args[1], g, k, next)
+	c.propagateClaim(c.Args[1], g, k, next, g.Last)
 	if o.justID {
 		writeID(c.Reply, id)
 	} else {

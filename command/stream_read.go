@@ -303,7 +303,7 @@ func (c *Ctx) readGroup(src *source, o *readArgs, key []byte) bool {
 		n = g.Read(consumer, o.count, o.noAck, func(id stream.ID, e stream.Entry) {
 			c.replyEntry(id, e)
 			if tells && !o.noAck {
-				c.propagateClaim(key, g, consumer, stream.Pending{ID: id, Time: c.Tx.Now, Count: 1})
+				c.propagateClaim(key, g, consumer, stream.Pending{ID: id, Time: c.Tx.Now, Count: 1}, id)
 			}
 		})
 		if tells && n > 0 {

@@ -134,12 +134,12 @@ func (s *Stream) Append(b *Batch, t engine.Ticket) {
 	for i, o := range b.ops {
 		several := o.unit != 0 && i+1 < len(b.ops) && b.ops[i+1].unit == o.unit
 		first := i == 0 || b.ops[i-1].unit != o.unit
-		if first && several {
-			s.copy(multi)
-		}
 		if o.db != s.db {
 			s.db = o.db
 			s.copy(AppendCommand(nil, []byte("SELECT"), strconv.AppendInt(nil, int64(o.db), 10)))
+		}
+		if first && several {
+			s.copy(multi)
 		}
 		if piece := b.buf[at:o.end:o.end]; owned && len(piece) > segmentSize/4 {
 			s.segments = append(s.segments, segment{s.end, piece})
