@@ -10,15 +10,24 @@ import (
 
 	"redoubt/command"
 	"redoubt/engine/mem"
+	"redoubt/feed"
 	"redoubt/internal/race"
 	"redoubt/keyspace"
 	"redoubt/wire"
 )
 
 // turns makes a function that does one turn of an event loop: the commands, a
-// commit, and the replies sent away.
+// commit, and the replies sent away. Replicas are possible, and there are none.
 func turns(t testing.TB, lines ...string) (turn func(), w *wire.Writer) {
+	return turnsFor(t, feed.New(), lines...)
+}
+
+// turnsFor is turns with a stream for replicas, or without one.
+func turnsFor(t testing.TB, stream *feed.Stream, lines ...string) (turn func(), w *wire.Writer) {
 	eng := mem.New()
+	if stream != nil {
+		stream.Durable = eng.Durable
+	}
 	space, err := keyspace.Open(eng, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -27,6 +36,7 @@ func turns(t testing.TB, lines ...string) (turn func(), w *wire.Writer) {
 	x := New(Options{
 		Engine: eng, Space: space, Logger: slog.New(slog.DiscardHandler), Seed: 1,
 		Clock: func() time.Time { now = now.Add(time.Microsecond); return now }, Limits: command.Limits{MaxBulk: 1 << 20},
+		Feed: stream,
 	})
 	b := x.NewBatch()
 	w = &wire.Writer{Proto: 2}

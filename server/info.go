@@ -137,11 +137,14 @@ func (v infoView) Databases(visit func(db int, keys, volatile int64) bool) error
 func (v infoView) Features() info.Features {
 	srv := v.srv
 	t, p, denied := srv.tracking.Figures(), srv.pubsub.Figures(), &srv.access.Denied
+	full, partial, refused := srv.source.Syncs()
+	stream := srv.source.Stream.State()
 	return info.Features{
 		Channels: p.Channels, Patterns: p.Patterns, ShardChannels: p.ShardChannels,
 		TrackedKeys: t.Keys, TrackedItems: t.Items, TrackedPrefixes: t.Prefixes, MigrateConnections: srv.migrations.Connections(),
 		DeniedAuth: denied.Denied(acl.ByAuth), DeniedCommand: denied.Denied(acl.ByCommand),
 		DeniedKey: denied.Denied(acl.ByKey), DeniedChannel: denied.Denied(acl.ByChannel),
+		FullSyncs: full, PartialSyncs: partial, RefusedSyncs: refused, Stream: stream.Memory, Backlog: min(stream.Memory, stream.Backlog),
 	}
 }
 

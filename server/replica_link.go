@@ -61,7 +61,7 @@ func (l *replicaLink) Write(b []byte, patience time.Duration) error {
 		select {
 		case <-l.room:
 		case <-l.gone:
-			return errPartsGone
+			return errClientGone
 		case <-expired:
 			n := l.sent.Load()
 			if n == last {
@@ -69,7 +69,7 @@ func (l *replicaLink) Write(b []byte, patience time.Duration) error {
 					l.s.mu.Lock()
 					l.s.mu.Unlock()
 				}
-				return errPartsSlow
+				return errClientSlow
 			}
 			last = n
 		}

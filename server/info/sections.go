@@ -100,7 +100,9 @@ func writeMemory(t *text) {
 	t.nums("rss_overhead_ratio", "1.00", "rss_overhead_bytes", 0)
 	t.line("mem_fragmentation_ratio:%.2f", ratio(m.RSS, m.Used))
 	t.num("mem_fragmentation_bytes", m.RSS-m.Used)
-	t.zeros("mem_not_counted_for_evict", "mem_replication_backlog", "mem_total_replication_buffers", "mem_clients_slaves")
+	f := t.r.Features()
+	t.zeros("mem_not_counted_for_evict")
+	t.nums("mem_replication_backlog", f.Backlog, "mem_total_replication_buffers", f.Stream, "mem_clients_slaves", f.Stream-f.Backlog)
 	t.num("mem_clients_normal", clients)
 	work := r.Working()
 	t.nums("mem_working", work.Used, "mem_working_limit", work.Limit, "mem_working_peak", work.Most,

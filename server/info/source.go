@@ -117,6 +117,12 @@ type Features struct {
 	TrackedKeys, TrackedItems, TrackedPrefixes          int64
 	MigrateConnections                                  int
 	DeniedAuth, DeniedCommand, DeniedKey, DeniedChannel int64
+	// FullSyncs and PartialSyncs count replicas that got a snapshot, or the stream alone;
+	// RefusedSyncs those that asked for the latter and got the former.
+	FullSyncs, PartialSyncs, RefusedSyncs int64
+	// Stream is the memory of the replication stream, and Backlog the part of it that is kept
+	// for replicas that come back.
+	Stream, Backlog int64
 }
 
 // Raft are the figures of a node of a replicated store. Members are the others, as the leader

@@ -26,7 +26,7 @@ func writeStats(t *text) {
 	t.line("instantaneous_input_kbps:%.2f", float64(st.Rates.In.Load())/1024)
 	t.line("instantaneous_output_kbps:%.2f", float64(st.Rates.Out.Load())/1024)
 	t.nums("instantaneous_input_repl_kbps", "0.00", "instantaneous_output_repl_kbps", "0.00",
-		"rejected_connections", st.Rejected.Load(), "sync_full", 0, "sync_partial_ok", 0, "sync_partial_err", 0,
+		"rejected_connections", st.Rejected.Load(), "sync_full", f.FullSyncs, "sync_partial_ok", f.PartialSyncs, "sync_partial_err", f.RefusedSyncs,
 		"expired_keys", e.Expired, "expired_stale_perc", "0.00",
 		"expired_time_cap_reached_count", e.SweepsBehind, "expire_cycle_cpu_milliseconds", e.SweepNanos/1e6)
 	t.nums("evicted_keys", 0, "evicted_clients", st.Evicted.Load())

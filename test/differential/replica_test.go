@@ -118,7 +118,7 @@ func TestReplicaOracle(t *testing.T) {
 	for _, engine := range []string{"local", "mem", "cold"} {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
-			m := redoubtTarget(t, testserver.Options{Engine: engine, Args: []string{"--repl-diskless-sync-delay", "0"}}, true, 50)
+			m := redoubtTarget(t, testserver.Options{Engine: engine, Args: []string{"--repl-diskless-sync-delay", "0", "--enable-debug-command", "yes"}}, true, 50)
 			r := testserver.StartRedis(t)
 			r.Needs(t, "7.0", "7.2")
 			master, replica := client(t, m.addr), client(t, r.Addr)
@@ -217,7 +217,7 @@ func figure(t *testing.T, c *respclient.Client, name string) int64 {
 func TestReplicaOfBrokenLinksOracle(t *testing.T) {
 	testserver.Oracle(t)
 	t.Parallel()
-	m := redoubtTarget(t, testserver.Options{Engine: "local", Args: []string{"--repl-diskless-sync-delay", "0", "--repl-backlog-size", "4mb"}}, true, 50)
+	m := redoubtTarget(t, testserver.Options{Engine: "local", Args: []string{"--repl-diskless-sync-delay", "0", "--enable-debug-command", "yes", "--repl-backlog-size", "4mb"}}, true, 50)
 	r := testserver.StartRedis(t, "--repl-timeout", "5")
 	r.Needs(t, "7.0", "7.2")
 	s := replicaSeed(t)

@@ -26,6 +26,7 @@ type reader struct {
 	offset int64 // of what was read
 	rdb    []byte
 	psync  string // the answer to PSYNC
+	direct bool   // the snapshot came without its length
 }
 
 // connect connects to a master and tells what the reader is able to.
@@ -88,6 +89,7 @@ func (r *reader) snapshot() {
 	r.t.Helper()
 	head := r.line()
 	if mark, ok := strings.CutPrefix(head, "$EOF:"); ok {
+		r.direct = true
 		for !strings.HasSuffix(string(r.rdb[max(0, len(r.rdb)-len(mark)):]), mark) {
 			b, err := r.in.ReadByte()
 			if err != nil {
