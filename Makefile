@@ -84,7 +84,7 @@ tools-clients: ## install what clients and test-channels need (Debian: Python, N
 	$(call install,python3:python3-venv node:nodejs npm:npm java:default-jdk-headless mvn:maven cargo:cargo chromium:chromium)
 
 # Where tests are that ask a real Redis, and what their names have in common.
-ORACLE := ./test/apps ./test/differential ./test/script ./command ./config ./lua/... ./rdb ./test/replica ./wire
+ORACLE := ./test/apps ./test/differential ./test/master ./test/script ./command ./config ./lua/... ./rdb ./test/replica ./wire
 ORACLE_TESTS := Redis|Oracle|Random|Corpus|Protocol|DumpTravels|EventsOfEachCommand|KilledScriptText|FunctionPayloads|MathFunctions|TestSpeed|TestLock|TestQueue|TestMov|TestMaster
 ORACLE_RUN = REDOUBT_ORACLE=1 $(RAN) -here '$(ELSEWHERE)' -- -count=1 -timeout 60m
 

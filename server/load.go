@@ -188,10 +188,11 @@ func (srv *Server) attach(eng engine.Engine, space *keyspace.Space) {
 			srv.storeClock.Store(&now)
 		}
 	}
+	stream, replicas := srv.feed()
 	srv.exec = executor.New(executor.Options{
 		Work: &srv.budget.Work, Clients: &srv.budget.Clients,
 		Engine: eng, Space: space, Clock: srv.clock, Seed: srv.seed, Logger: srv.log,
-		Receivers: srv.receivers, Leadership: srv.raft.leadership(), Feed: srv.feed(), Replicas: srv.source.Stream,
+		Receivers: srv.receivers, Leadership: srv.raft.leadership(), Feed: stream, Replicas: replicas,
 	})
 	srv.exec.Listen(srv.publishEffects)
 	srv.upkeep = background.New(srv.member.Background(background.Options{

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"redoubt/command"
 	"redoubt/engine"
 	"redoubt/feed"
 	"redoubt/server/replication"
@@ -12,9 +13,9 @@ import (
 
 // The server as package replication sees it.
 
-// feed returns the stream that commits append to, nil if the store is shared: other processes
-// commit to such a store, too.
-func (srv *Server) feed() *feed.Stream {
+// feed returns the stream that commits append to, and the replicas that WAIT sees, nil if the
+// store is shared: other processes commit to such a store, too.
+func (srv *Server) feed() (*feed.Stream, command.Replicas) {
 	s := srv.source.Stream
 	s.Durable, s.Memory = srv.eng.Durable, &srv.budget.Clients
 	srv.source.Init(replication.SourceOptions{
@@ -22,9 +23,9 @@ func (srv *Server) feed() *feed.Stream {
 		Freeze: srv.freeze, Await: srv.waitDurable,
 	})
 	if srv.eng.Capabilities().Shared {
-		return nil
+		return nil, nil
 	}
-	return s
+	return s, s
 }
 
 // freeze takes a snapshot while no commit is under way.

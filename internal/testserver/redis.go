@@ -134,11 +134,7 @@ func (r *Redis) Needs(t testing.TB, versions ...string) {
 	}
 }
 
-<<<<<<< HEAD
 // Kill ends the server as kill -9 does, and waits until it is gone.
-=======
-// Kill ends the server as kill -9 does.
->>>>>>> c896fd1 (feed, server, test: replicas: tests, figures, documents (in progress))
 func (r *Redis) Kill() { r.stop() }
 
 func (r *Redis) stop() {
