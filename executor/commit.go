@@ -107,7 +107,7 @@ func (b *Batch) commit() {
 			}
 		}
 		if !b.fx.Feed.Empty() {
-			b.x.feed.Append(&b.fx.Feed, max(t, b.told))
+			b.x.feed.Append(&b.fx.Feed, max(t, b.messageTicket))
 		}
 		b.effects(t)
 	}
