@@ -100,7 +100,7 @@ func newSite(t *testing.T, eng engine.Engine, directives ...string) *site {
 	})
 	s.bg = background.New(background.Options{Executor: s.x, Engine: eng, Space: space, Clock: time.Now, Logger: log})
 	s.Role.Init(Options{
-		Config: s.cfg, Log: log, Master: NewMaster(func() int64 { return 1 << 20 }), Port: func(bool) int { return 7777 },
+		Config: s.cfg, Log: log, Master: NewSource(), Port: func(bool) int { return 7777 },
 		Libraries: scripts.CheckLibraries, Becomes: s.bg.Follow, Table: func() *command.Table { return s.table },
 	})
 	s.Role.retry = time.Millisecond
