@@ -35,8 +35,7 @@ type register struct {
 	mu      sync.Mutex // a latch: held from the evaluation of a write until it is in memory
 	value   uint64
 	leads   bool
-	history []stored // in order; what Rewind reads is the node's
-	voids   []chan struct{}
+	history []stored                // in order; what Rewind reads is the node's
 	waits   map[uint64][]chan error // replies by the entry that they wait for
 }
 

@@ -137,6 +137,7 @@ const (
 
 var (
 	errSyncShared  = command.Error("ERR This server has no replication stream: its store is shared with other servers, use them")
+	errSyncRaft    = command.Error("ERR A replicated store has no replication stream yet: attach the replica to a server of its own, or use redoubt export")
 	errSyncPending = command.Error("ERR SYNC and PSYNC are invalid with pending output")
 	errSyncMaster  = command.Error("ERR PSYNC FAILOVER can't be sent to a master.")
 )
@@ -198,6 +199,8 @@ func (c *localCall) becomeReplica(id string, next int64, psync bool) error {
 		return nil
 	case s.srv.remote:
 		return errSyncShared
+	case s.srv.raft.store != nil: // what is streamed could be taken back
+		return errSyncRaft
 	case s.out.Pending() > 0 || s.out.Answers > 1:
 		return errSyncPending
 	}

@@ -17,9 +17,9 @@ type store struct {
 	o       Options
 	table   string
 
-	byKeys, forward, backward, forwardRest, backwardRest, trace, staged string
-	update                                                              map[kind]string
-	note, decide, forget, remove, removeRange, removeRest, insert       string
+	byKeys, forward, backward, forwardRest, backwardRest, trace   string
+	update                                                        map[kind]string
+	note, decide, forget, remove, removeRange, removeRest, insert string
 }
 
 // kind tells the statements apart that make a change's condition.

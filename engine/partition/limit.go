@@ -64,9 +64,3 @@ func (p *limit) call() {
 		p.queue = slices.Delete(p.queue, 0, 1)
 	}
 }
-
-func (p *limit) taken() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.used
-}
