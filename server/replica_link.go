@@ -65,9 +65,9 @@ func (l *replicaLink) Write(b []byte, patience time.Duration) error {
 		case <-expired:
 			n := l.sent.Load()
 			if n == last {
-				if !given.CompareAndSwap(false, true) { // it may be reading b
+				if !given.CompareAndSwap(false, true) { // the carrier may be reading b
 					l.s.mu.Lock()
-					l.s.mu.Unlock()
+					l.s.mu.Unlock() //lint:ignore SA2001 until here it has read it
 				}
 				return errClientSlow
 			}

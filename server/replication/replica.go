@@ -21,14 +21,13 @@ type Replica struct {
 	link Link
 	feed *feed.Replica // nil before Full or Continue
 
-	host     string // what the replica announced, or empty
-	port     int
-	eof      bool // it can read a snapshot whose length is not known
-	psync2   bool
-	rdbOnly  bool
-	filtered bool // it wants only what the next two say
-	keys     bool
-	scripts  bool
+	host    string // what the replica announced, or empty
+	port    int
+	eof     bool // it can read a snapshot whose length is not known
+	psync2  bool
+	rdbOnly bool
+	keys    bool // what of a snapshot it wants
+	scripts bool
 
 	acks     bool // it uses PSYNC, and so acknowledges
 	sent     atomic.Bool
