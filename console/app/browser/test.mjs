@@ -187,6 +187,7 @@ const editors = {
     await db.do('SET', 's:bits', 'A');
     await at(key('s:bits'));
     await page.click('button:has-text("Hex")');
+    await page.waitForFunction(() => document.querySelector('textarea')?.value.trim() === '41');
     await page.fill('textarea[aria-label=Value]', '42 43');
     await page.click('button:has-text("Save")');
     await until('BC', 'GET', 's:bits');
