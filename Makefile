@@ -160,6 +160,7 @@ tikv-down: ## stop it; the data stays
 	$(GO) run ./test/tikv/cluster down $(TIKV_DIR)
 
 test-tikv: tikv-build ## tests on a TiKV test cluster (REDOUBT_TIKV_PD=host:port: also on that one)
+	@$(RAN) -dir test/tikv/store -- -count=1 ./...
 	@REDOUBT_TIKV=1 $(RAN) -here '$(ELSEWHERE)' -- -count=1 -timeout 15m $(TIKV_PACKAGES)
 	@REDOUBT_TIKV=1 $(RAN) -here '$(ELSEWHERE)' -- -count=1 -timeout 15m -run OnTiKV $(TIKV_BESIDES)
 

@@ -10,6 +10,8 @@
 // so that a missing program or variable cannot make a run green; so does a package
 // in which no test was chosen.
 //
+// With -dir DIR go test runs in that directory, for a module of its own.
+//
 // With -ledger FILE the run adds to the file what passed and what was skipped here.
 // After all runs,
 //
@@ -41,6 +43,7 @@ func main() {
 	var o options
 	flag.StringVar(&o.here, "here", "^$", "regular expression of the tests that another run passes, as \"package.Test: reason\"")
 	flag.StringVar(&o.never, "never", "^$", "regular expression of the tests that no run has to pass")
+	flag.StringVar(&o.dir, "dir", "", "directory in which go test runs")
 	flag.StringVar(&o.ledger, "ledger", "", "file to which passed and skipped tests are added")
 	settle := flag.String("settle", "", "ledger to be checked; nothing is run")
 	flag.Parse()
@@ -48,7 +51,7 @@ func main() {
 	if *settle != "" {
 		err = settled(*settle, os.Stdout)
 	} else {
-		err = run(o, flag.Args())
+		err = run(o, flag.Args(), os.Stdout)
 	}
 	if err != nil {
 		if !errors.Is(err, errWrong) {
@@ -58,9 +61,9 @@ func main() {
 	}
 }
 
-type options struct{ here, never, ledger string }
+type options struct{ here, never, dir, ledger string }
 
-func run(o options, args []string) error {
+func run(o options, args []string, out io.Writer) error {
 	here, err := regexp.Compile(o.here)
 	if err != nil {
 		return err
@@ -70,6 +73,7 @@ func run(o options, args []string) error {
 		return err
 	}
 	cmd := exec.Command("go", append([]string{"test", "-json"}, args...)...)
+	cmd.Dir = o.dir
 	cmd.Stderr = os.Stderr
 	events, err := cmd.StdoutPipe()
 	if err != nil {
@@ -78,7 +82,7 @@ func run(o options, args []string) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	r := newReport(os.Stdout, here, never)
+	r := newReport(out, here, never)
 	r.verbose = slices.Contains(args, "-v")
 	err = errors.Join(r.read(events), cmd.Wait())
 	if err != nil && r.failed == 0 {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -91,5 +92,26 @@ func TestLedger(t *testing.T) {
 	enter([3]string{"pass", "TestB", ""})
 	if err := settled(path, &out); err != nil || out.String() != "1 tests that were skipped in one run passed in another, 0 cannot run here, 0 passed in none\n" {
 		t.Errorf("%v\n%s", err, out.String())
+	}
+}
+
+// With a directory, the module there is tested.
+func TestDir(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod":    "module beside\n\ngo 1.24\n",
+		"b_test.go": "package beside\n\nimport \"testing\"\n\nfunc TestB(*testing.T) {}\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ledger, out := filepath.Join(dir, "ledger"), new(strings.Builder)
+	if err := run(options{here: "^$", never: "^$", dir: dir, ledger: ledger}, []string{"./..."}, out); err != nil {
+		t.Fatalf("%v:\n%s", err, out)
+	}
+	if text, err := os.ReadFile(ledger); err != nil || string(text) != "pass beside.TestB\n" {
+		t.Errorf("the ledger has %q, %v", text, err)
 	}
 }
