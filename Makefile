@@ -175,9 +175,9 @@ cql-down: ## stop it; the data stays
 	$(GO) run ./test/cql/cluster down $(CQL_DIR)
 
 test-cql: ## tests on a Cassandra node of their own (REDOUBT_CQL=host:port: on that one); needs Java 17 and Maven
-	@if [ -n "$$REDOUBT_CQL" ]; then $(RAN) -here '$(ELSEWHERE)' -- -count=1 -timeout 10m -p 1 $(CQL_PACKAGES); exit; fi; \
+	@if [ -n "$$REDOUBT_CQL" ]; then $(RAN) -here '$(ELSEWHERE)' -- -count=1 -timeout 20m -p 1 $(CQL_PACKAGES); exit; fi; \
 	dir=$$(mktemp -d); addr=$$($(GO) run ./test/cql/cluster up $$dir) && \
-	REDOUBT_CQL=$$addr $(RAN) -here '$(ELSEWHERE)' -- -count=1 -timeout 10m -p 1 $(CQL_PACKAGES); code=$$?; \
+	REDOUBT_CQL=$$addr $(RAN) -here '$(ELSEWHERE)' -- -count=1 -timeout 20m -p 1 $(CQL_PACKAGES); code=$$?; \
 	$(GO) run ./test/cql/cluster down $$dir; rm -rf $$dir; exit $$code
 
 idle: ## what 10,000 idle connections cost
