@@ -200,7 +200,9 @@ func newRig(t testing.TB, n int, always bool, rng *rand.Rand) *rig {
 		f, err := newFiles(state.State{Cluster: state.ID{1}, Node: state.ID{byte(id)}, RaftID: id, Boot: state.ID{7}})
 		must(t, err)
 		h := &testHost{rig: r, id: id, mem: f.mem}
+		r.mu.Lock()
 		r.hosts[id] = h
+		r.mu.Unlock()
 		h.start()
 	}
 	t.Cleanup(func() {
@@ -231,8 +233,10 @@ func (h *testHost) start() {
 	}, journal.Applied{}, func(index uint64, payload []byte) error { m.apply(index, payload); return nil }, nil)
 	must(h.rig.t, err)
 	m.node, h.node = node, node
-	h.inbox, h.quit = make(chan []byte, 1024), make(chan struct{})
-	inbox, quit := h.inbox, h.quit
+	inbox, quit := make(chan []byte, 1024), make(chan struct{})
+	h.rig.mu.Lock()
+	h.inbox, h.quit = inbox, quit
+	h.rig.mu.Unlock()
 	must(h.rig.t, node.Start(m))
 	h.machine.Store(m)
 	h.done.Go(func() {
