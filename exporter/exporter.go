@@ -32,7 +32,10 @@ const (
 type Options struct {
 	// Version is that of the format; zero: the lowest that holds everything. A lower version is
 	// refused if the expiry of hash fields would be lost; it may lose when consumers were active.
-	Version  int
+	Version int
+	// Oldest has the lowest version that loses no data: it may lose when consumers were active, as
+	// Redis before 7.2 does not know that.
+	Oldest   bool
 	Channels Channels
 	// Now is the present time in Unix milliseconds: expired keys are left out.
 	Now int64
@@ -117,6 +120,9 @@ func Open(rows engine.Reader, c engine.Capabilities, o Options) (*Export, error)
 	})
 	if err != nil {
 		return nil, err
+	}
+	if o.Oldest && e.Version == rdb.VersionRedis72 {
+		e.Version = rdb.VersionRedis70
 	}
 	if o.Version != 0 {
 		if e.Version == rdb.VersionRedis74 && o.Version < e.Version {

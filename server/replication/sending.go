@@ -175,6 +175,7 @@ func (t *sending) export(snap engine.Snapshot, to io.Writer) (err error) {
 	defer func() { err = errors.Join(err, snap.Close()) }()
 	s, began := t.s, time.Now()
 	e, err := exporter.Open(snap, s.Engine, exporter.Options{
+		Oldest:   true, // a replica does not tell which versions it can read
 		Channels: exporter.Leave, Now: s.Now().UnixMilli(), RedisVersion: s.RedisVersion,
 		LeaveKeys: !t.members[0].keys, LeaveLibraries: !t.members[0].scripts,
 	})

@@ -178,6 +178,29 @@ func TestSnapshotForms(t *testing.T) {
 	}
 }
 
+// The snapshot has the oldest version that loses no data, since a replica does not tell which it
+// can read: when consumers were active, which Redis 7.0 does not know, is no reason for a newer one.
+func TestSnapshotVersion(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	do := doer(t, s.Addr)
+	version := func() string {
+		r := connect(t, s.Addr, "capa", "eof")
+		r.full()
+		return string(r.rdb[:9])
+	}
+	do("XGROUP", "CREATE", "stream", "g", "$", "MKSTREAM")
+	do("XGROUP", "CREATECONSUMER", "stream", "g", "idle")
+	if v := version(); v != "REDIS0010" {
+		t.Errorf("with a consumer that was never active it is %s", v)
+	}
+	do("HSET", "hash", "f", "v")
+	do("HEXPIRE", "hash", "1000", "FIELDS", "1", "f")
+	if v := version(); v != "REDIS0012" {
+		t.Errorf("with a field that expires it is %s", v)
+	}
+}
+
 // A snapshot is of exactly one place of the stream: nothing is missing between them, and
 // nothing is in both.
 func TestSnapshotIsAPlaceOfTheStream(t *testing.T) {
