@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -15,8 +16,8 @@ import (
 	"time"
 )
 
-// Build builds cmd/redoubt and returns the path of the program. The caller removes the
-// program's directory at the end.
+// Build builds cmd/redoubt as `make build` does, without C (but -race needs C), and returns the
+// path of the program. The caller removes the program's directory at the end.
 func Build(flags ...string) (path string, err error) {
 	dir, err := os.MkdirTemp("", "redoubt-test-")
 	if err != nil {
@@ -24,7 +25,11 @@ func Build(flags ...string) (path string, err error) {
 	}
 	path = filepath.Join(dir, "redoubt")
 	args := append([]string{"build", "-o", path}, flags...)
-	out, err := exec.Command("go", append(args, "redoubt/cmd/redoubt")...).CombinedOutput()
+	cmd := exec.Command("go", append(args, "redoubt/cmd/redoubt")...)
+	if !slices.Contains(flags, "-race") {
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	}
+	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return "", errors.Join(fmt.Errorf("build redoubt: %w: %s", err, out), os.RemoveAll(dir))
 	}
