@@ -175,17 +175,19 @@ func (srv *Server) evictClients(t *turn) {
 		guest bool
 	}
 	var list []candidate
-	over := a.Over()
+	closing := int64(0)
 	srv.clients.mu.Lock()
 	for _, s := range srv.clients.byID {
 		switch {
 		case s.evicting.Load(): // its carrier has yet to close it
-			over -= s.memory()
+			closing += s.memory()
 		case !s.noEvict.Load() && !s.feeding.Load():
 			list = append(list, candidate{s, s.memory(), s.guest.Load()})
 		}
 	}
 	srv.clients.mu.Unlock()
+	// The sum is read after the list: what a client gives back meanwhile must not cost another one.
+	over := a.Over() - closing
 	slices.SortFunc(list, func(x, y candidate) int {
 		if x.guest != y.guest {
 			return int(admin.BoolInt(y.guest) - admin.BoolInt(x.guest))
