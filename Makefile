@@ -48,7 +48,7 @@ test-quick: ## tests of a minute, for the hand: without those of whole servers
 PROCESSES := test/(channels|clients|crash|fuzz|hostile|ran|serial|tikv)$$
 
 race: ## all tests under the race detector, but those of other processes
-	@$(RAN) -here '$(ELSEWHERE)|$(RACE)' -- -race $$($(GO) list $(PKG) | grep -vE '^redoubt/$(PROCESSES)')
+	@$(RAN) -here '$(ELSEWHERE)|$(RACE)' -- -race -timeout 30m $$($(GO) list $(PKG) | grep -vE '^redoubt/$(PROCESSES)')
 
 fmt: ## fail if a file is not formatted
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; exit 1; }
