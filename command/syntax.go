@@ -201,6 +201,9 @@ func (p *syntaxParser) element() (*Arg, error) {
 		return nil, fmt.Errorf("unexpected %q", string(c))
 	}
 	word := p.word()
+	if bare, _, _ := strings.Cut(word, "'"); strings.Contains(bare, ".") {
+		return nil, fmt.Errorf("%q has a dot, which says that something is repeated", bare)
+	}
 	if isToken(word) {
 		return p.afterToken(word)
 	}

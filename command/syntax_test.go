@@ -65,7 +65,7 @@ func TestSyntaxShorthands(t *testing.T) {
 }
 
 func TestSyntaxErrors(t *testing.T) {
-	for _, s := range []string{"[", "]", "[]", "<a|>", "<>", "(a", "a)", "...", "a:b", "x=", ":integer", "a#x", "a'b", "a@", "[a|b", "a|b"} {
+	for _, s := range []string{"[", "]", "[]", "<a|>", "<>", "(a", "a)", "...", "a:b", "x=", ":integer", "a#x", "a'b", "a@", "[a|b", "a|b", ". ...", "a.b"} {
 		if args, err := command.ParseSyntax(s); err == nil {
 			t.Errorf("%q was read as %s", s, commandtest.Format(args))
 		}

@@ -314,9 +314,10 @@ func (c *client) listOp() op {
 
 func (c *client) setOp() op {
 	db, k := c.db, c.few("members")
+	word := pick(c.rng, "", "m") // while all members are numbers, a set is an intset
 	var members []string
 	for range c.some(80) {
-		members = append(members, pick(c.rng, "", "m")+itoa(c.rng.IntN(400)))
+		members = append(members, pick(c.rng, "", word)+itoa(c.rng.IntN(400)))
 	}
 	set := func(f func(m setModel) string) func(state) string {
 		return func(s state) string { return edit(s, db, k, newSet, f) }
