@@ -94,6 +94,23 @@ func (w *Waiter) End(err error) bool {
 		w.mu.Unlock()
 		return false
 	}
+	w.endLocked(err)
+	return true
+}
+
+// endTaken does what End was asked to do while a batch had served the waiter: the batch is
+// undone. Nobody serves the waiter in between, since it counts as taken until then.
+func (w *Waiter) endTaken(err error) {
+	w.mu.Lock()
+	if w.taken = false; w.over { // canceled
+		w.mu.Unlock()
+		return
+	}
+	w.endLocked(err)
+}
+
+// endLocked is End, and unlocks w.mu.
+func (w *Waiter) endLocked(err error) {
 	w.leaveLocked()
 	switch {
 	case err != nil:
@@ -106,7 +123,6 @@ func (w *Waiter) End(err error) bool {
 	}
 	w.mu.Unlock()
 	w.done(w)
-	return true
 }
 
 // leaveLocked removes the waiter from the queues of its keys. w.mu is held.

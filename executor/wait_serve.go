@@ -183,14 +183,12 @@ func (b *Batch) answerServed(t engine.Ticket) {
 func (b *Batch) undoServed() {
 	for _, w := range b.served {
 		w.mu.Lock()
-		w.taken = false
+		w.taken = w.ended != nil
 		w.call.Reply.Buf = w.call.Reply.Buf[:0]
-		ended := w.ended
-		w.ended = nil
-		w.mu.Unlock()
-		if ended != nil {
-			go w.End(*ended)
+		if w.ended != nil {
+			go w.endTaken(*w.ended) // locks are held here
 		}
+		w.mu.Unlock()
 	}
 	clear(b.served)
 	b.served, b.postponed, b.copied = b.served[:0], b.postponed[:0], 0

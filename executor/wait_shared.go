@@ -59,10 +59,10 @@ func (r *sharedBatch) enqueueParked() {
 		r.parked[i] = nil
 		w.mu.Lock()
 		ended := w.ended
-		w.taken, w.ended = false, nil
+		w.taken = ended != nil
 		w.mu.Unlock()
 		if ended != nil {
-			w.End(*ended)
+			w.endTaken(*ended)
 			continue
 		}
 		x.enqueue(w)
