@@ -63,7 +63,10 @@ export function useLoad<T>(load: (signal: AbortSignal) => Promise<T>, deps: unkn
     setData(null);
     setError(null);
   }, deps);
-  const reload = useCallback(() => setTurn((n) => n + 1), []);
+  const reload = useCallback(() => {
+    setLoading(true); // at once: what is typed until the data is there would be lost
+    setTurn((n) => n + 1);
+  }, []);
   return { data, error, loading, reload, at };
 }
 

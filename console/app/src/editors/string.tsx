@@ -34,7 +34,7 @@ export function StringEditor(p: EditorProps) {
               <button class="small" disabled={from + window1 >= d.total} onClick={() => setFrom(from + window1)}>→</button>
             </div>
           )}
-          <Value key={JSON.stringify(d.value).length + ':' + from + ':' + d.total} {...p} value={d.value} total={d.total} fixed={d.cut || p.readOnly} again={() => { data.reload(); p.changed(); }} />
+          <Value key={JSON.stringify(d.value).length + ':' + from + ':' + d.total} {...p} value={d.value} total={d.total} fixed={d.cut || p.readOnly} loading={data.loading} again={() => { data.reload(); p.changed(); }} />
         </>
       )}
     </Gate>
@@ -50,7 +50,7 @@ function pretty(t: Text): string | null {
   }
 }
 
-function Value({ db, name, value, total, fixed, readOnly, again }: EditorProps & { value: Text; total: number; fixed: boolean; again: () => void }) {
+function Value({ db, name, value, total, fixed, loading, readOnly, again }: EditorProps & { value: Text; total: number; fixed: boolean; loading: boolean; again: () => void }) {
   const json = pretty(value);
   const log = typeof value === 'object' && new TextDecoder().decode(bytesOf(value).subarray(0, 4)) === 'HYLL' || typeof value === 'string' && value.startsWith('HYLL');
   const [view, setView] = useState<View>(log ? 'hll' : json !== null ? 'json' : typeof value === 'string' ? 'text' : 'hex');
@@ -82,12 +82,12 @@ function Value({ db, name, value, total, fixed, readOnly, again }: EditorProps &
       {view === 'hll' && <HyperLogLog db={db} name={name} readOnly={readOnly} again={again} />}
       {view !== 'bits' && view !== 'hll' && (
         <>
-          <textarea aria-label="Value" class="whole" rows={Math.min(24, Math.max(6, draft.split('\n').length + 1))} readOnly={fixed} spellcheck={false} value={draft} onInput={(e) => setDraft(e.currentTarget.value)} />
+          <textarea aria-label="Value" class="whole" rows={Math.min(24, Math.max(6, draft.split('\n').length + 1))} readOnly={fixed || save.busy || loading} spellcheck={false} value={draft} onInput={(e) => setDraft(e.currentTarget.value)} />
           {save.error && <Problem text={save.error} />}
           {!fixed && (
             <div class="acts-row">
               {draft !== shown && <button onClick={() => setDraft(shown)}>Discard</button>}
-              <button class="primary" disabled={save.busy || draft === shown} onClick={() => void save.go()}>Save</button>
+              <button class="primary" disabled={save.busy || loading || draft === shown} onClick={() => void save.go()}>Save</button>
             </div>
           )}
         </>
