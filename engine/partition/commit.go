@@ -69,7 +69,7 @@ func (v *view) Commit(b *engine.Batch) (engine.Ticket, error) {
 
 // done counts a commit.
 func (v *view) done(b *engine.Batch) {
-	v.e.counters.add(b)
+	v.e.counters.Add(b)
 	v.e.figures.commits.Add(1)
 }
 

@@ -37,6 +37,8 @@ import (
 	"time"
 
 	"redoubt/engine"
+	"redoubt/engine/semaphore"
+	"redoubt/engine/sums"
 )
 
 // Options say how to open an engine.
@@ -72,12 +74,12 @@ type Engine struct {
 	closed atomic.Bool
 
 	gates    []gate // by index in the layout
-	limit    limit
-	behind   limit
+	limit    semaphore.Semaphore
+	behind   semaphore.Semaphore
 	locks    sightings
 	ids      ids
 	clock    clock
-	counters counters
+	counters *sums.Counters
 	seq      atomic.Uint64
 	figures  figures
 }
@@ -106,8 +108,8 @@ func Open(o Options) (*Engine, error) {
 	for i := range e.gates {
 		e.gates[i].part = int(e.layout.starts[i])
 	}
-	e.limit.resize(o.MaxViews)
-	e.behind.resize(background)
+	e.limit.Resize(o.MaxViews)
+	e.behind.Resize(background)
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.clock.start()
 	if err := e.start(); err != nil {
@@ -122,15 +124,14 @@ func (e *Engine) start() error {
 	if err != nil {
 		return err
 	}
-	e.counters.init(id)
-	if err := e.counters.adopt(e); err != nil {
+	if e.counters, err = sums.Open(e.ctx, e, id); err != nil {
 		return err
 	}
 	if err := e.adjustClock(e.ctx); err != nil {
 		return err
 	}
 	e.wg.Go(e.keepClock)
-	e.wg.Go(e.keepCounters)
+	e.wg.Go(func() { e.periodically(e.opt.every, "counters were not exchanged", e.counters.Exchange) })
 	return nil
 }
 
@@ -141,7 +142,7 @@ func (e *Engine) Close() error {
 	}
 	close(e.stop)
 	e.wg.Wait()
-	err := e.counters.leave(e)
+	err := e.counters.Leave(e.ctx)
 	if err != nil {
 		err = fmt.Errorf("counters were not stored: %w", err)
 	}
@@ -150,7 +151,7 @@ func (e *Engine) Close() error {
 }
 
 // SetMaxViews changes how many views may read or commit at once.
-func (e *Engine) SetMaxViews(n int) { e.limit.resize(n) }
+func (e *Engine) SetMaxViews(n int) { e.limit.Resize(n) }
 
 // Begin implements engine.Engine. It sends no request.
 func (e *Engine) Begin(o engine.ViewOptions) (engine.View, error) {
@@ -175,7 +176,7 @@ func (e *Engine) Snapshot() (engine.Snapshot, error) {
 
 // Counter implements engine.Engine: what this process has added, and what the others had
 // stored about a second ago.
-func (e *Engine) Counter(key []byte) (int64, error) { return e.counters.sum(key), nil }
+func (e *Engine) Counter(key []byte) (int64, error) { return e.counters.Sum(key), nil }
 
 // Committed and Durable are the same: what a reader sees is durable.
 func (e *Engine) Committed() engine.Ticket { return engine.Ticket(e.seq.Load()) }

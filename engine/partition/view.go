@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"redoubt/engine"
+	"redoubt/engine/semaphore"
 )
 
 // view implements engine.SharedView. It has no moment of its own: it notes which version
@@ -68,7 +69,7 @@ func (v *view) enter() error {
 	if v.placed || v.own {
 		return nil
 	}
-	waited, err := v.places().enter(v.ctx)
+	waited, err := v.places().Enter(v.ctx)
 	if waited {
 		v.e.figures.waits.Add(1)
 	}
@@ -79,7 +80,7 @@ func (v *view) enter() error {
 	return nil
 }
 
-func (v *view) places() *limit {
+func (v *view) places() *semaphore.Semaphore {
 	if v.o.Background {
 		return &v.e.behind
 	}
@@ -429,6 +430,6 @@ func (v *view) Close() {
 		v.cancel()
 	}
 	if v.placed {
-		v.places().leave()
+		v.places().Leave()
 	}
 }

@@ -1,7 +1,6 @@
 package tikv
 
 import (
-	"context"
 	"errors"
 	"math/rand/v2"
 	"sync"
@@ -133,57 +132,5 @@ func TestReaders(t *testing.T) {
 	r.leave(a)
 	if got := r.oldest(now); got != 100 || len(r.at) != 0 {
 		t.Errorf("%d, %v", got, r.at)
-	}
-}
-
-func TestPlaces(t *testing.T) {
-	t.Parallel()
-	var p viewLimit
-	p.resize(2)
-	ctx, cancel := context.WithCancel(t.Context())
-	for range 2 {
-		if waited, err := p.enter(ctx); waited || err != nil {
-			t.Fatalf("%v %v", waited, err)
-		}
-	}
-	third := make(chan error)
-	enter := func() {
-		waited, err := p.enter(ctx)
-		if !waited {
-			err = errors.New("it did not wait")
-		}
-		third <- err
-	}
-	queued := func(n int) bool {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return len(p.queue) == n
-	}
-	await := func(n int) {
-		for deadline := time.Now().Add(10 * time.Second); !queued(n); time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("waited in vain for %d in the queue", n)
-			}
-		}
-	}
-	go enter()
-	await(1)
-	p.leave()
-	if err := <-third; err != nil || p.taken() != 2 {
-		t.Fatalf("%v, %d taken", err, p.taken())
-	}
-	go enter()
-	await(1)
-	p.resize(3)
-	if err := <-third; err != nil || p.taken() != 3 {
-		t.Fatalf("%v, %d taken", err, p.taken())
-	}
-	p.resize(1)
-	p.leave()
-	go enter()
-	await(1)
-	cancel()
-	if err := <-third; !errors.Is(err, context.Canceled) || !queued(0) || p.taken() != 2 {
-		t.Fatalf("%v, %d taken", err, p.taken())
 	}
 }

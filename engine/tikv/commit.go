@@ -33,7 +33,7 @@ func (v *view) Commit(b *engine.Batch) (engine.Ticket, error) {
 		if b.Empty() {
 			return 0, nil
 		}
-		v.e.counters.add(b)
+		v.e.counters.Add(b)
 		v.e.figures.commits.Add(1)
 		return engine.Ticket(v.e.seq.Add(1)), nil
 	}
@@ -51,7 +51,7 @@ func (v *view) Commit(b *engine.Batch) (engine.Ticket, error) {
 	if err := v.e.commit(v.ctx, v.txn, v.began, before); err != nil {
 		return 0, err
 	}
-	v.e.counters.add(b)
+	v.e.counters.Add(b)
 	v.e.figures.commits.Add(1)
 	if b.Empty() {
 		return 0, nil

@@ -3,45 +3,20 @@ package tikv
 import (
 	"context"
 	"errors"
-	"maps"
 	"testing"
 	"time"
 
 	"github.com/tikv/client-go/v2/oracle"
-	"github.com/tikv/client-go/v2/txnkv/transaction"
 
 	"redoubt/engine"
 	"redoubt/engine/sums"
 )
 
-func TestSums(t *testing.T) {
-	t.Parallel()
-	for _, s := range []sums.Sums{{}, {"": 1}, {"a": -1, "b": 1 << 62, "long key \x00": -1 << 62}} {
-		got, err := sums.Decode(s.Encode())
-		if err != nil || !maps.Equal(got, s) {
-			t.Errorf("%v became %v, %v", s, got, err)
-		}
-		if b := s.Encode(); len(b) > 0 {
-			if _, err := sums.Decode(b[:len(b)-1]); !errors.Is(err, engine.ErrCorrupt) {
-				t.Errorf("%v without its last byte: %v", s, err)
-			}
-		}
-	}
-	for _, b := range []string{"\xff", "\x05ab", "\x01a", "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"} {
-		if _, err := sums.Decode([]byte(b)); !errors.Is(err, engine.ErrCorrupt) {
-			t.Errorf("%q: %v", b, err)
-		}
-	}
-	if got := (sums.Sums{"a": 1}).Plus(sums.Sums{"a": 1, "b": 2}, -1); !maps.Equal(got, sums.Sums{"b": -2}) {
-		t.Errorf("plus: %v", got)
-	}
-}
-
 // stored are all rows of counters.
-func stored(t *testing.T, e *Engine) map[uint64]counterRow {
+func stored(t *testing.T, e *Engine) map[uint64]sums.Row {
 	t.Helper()
-	var all map[uint64]counterRow
-	err := e.counterTxn(context.Background(), func(_ *transaction.KVTxn, rows map[uint64]counterRow) error {
+	var all map[uint64]sums.Row
+	err := e.UpdateCounters(context.Background(), func(_ sums.Tx, rows map[uint64]sums.Row) error {
 		all = rows
 		return nil
 	})
@@ -70,9 +45,10 @@ func count(e *Engine) int64 {
 // age makes the row of a process old, as if it had stored nothing for a while.
 func age(t *testing.T, e *Engine, id uint64, by time.Duration) {
 	t.Helper()
-	err := e.counterTxn(context.Background(), func(tx *transaction.KVTxn, rows map[uint64]counterRow) error {
-		at := oracle.GoTimeToTS(oracle.GetTimeFromTS(tx.StartTS()).Add(-by))
-		return tx.Set(e.counterKey(id), appendValue(nil, rows[id].sums.Encode(), at))
+	err := e.UpdateCounters(context.Background(), func(at sums.Tx, rows map[uint64]sums.Row) error {
+		tx := at.(counterTx)
+		old := oracle.GoTimeToTS(at.Now().Add(-by))
+		return tx.Set(e.counterKey(id), appendValue(nil, rows[id].Sums.Encode(), old))
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -82,7 +58,7 @@ func age(t *testing.T, e *Engine, id uint64, by time.Duration) {
 func exchange(t *testing.T, all ...*Engine) {
 	t.Helper()
 	for _, e := range all {
-		if err := e.counters.exchange(context.Background(), e); err != nil {
+		if err := e.counters.Exchange(context.Background()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -113,12 +89,12 @@ func TestCounterRows(t *testing.T) {
 		t.Errorf("after it: %d and %d", a, b)
 	}
 	rows := stored(t, one)
-	if len(rows) != 2 || rows[one.counters.id].sums["n"] != 5 {
+	if len(rows) != 2 || rows[one.counters.ID()].Sums["n"] != 5 {
 		t.Errorf("rows: %v", rows)
 	}
 	// Nothing changes: nothing is stored.
 	exchange(t, one, two)
-	if again := stored(t, one); !again[one.counters.id].at.Equal(rows[one.counters.id].at) {
+	if again := stored(t, one); !again[one.counters.ID()].At.Equal(rows[one.counters.ID()].At) {
 		t.Error("a row was stored again for nothing")
 	}
 	// Who leaves takes its row along.
@@ -126,7 +102,7 @@ func TestCounterRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	rows = stored(t, one)
-	if _, there := rows[two.counters.id]; there || rows[leftID].sums["n"] != 7 {
+	if _, there := rows[two.counters.ID()]; there || rows[sums.Left].Sums["n"] != 7 {
 		t.Errorf("rows: %v", rows)
 	}
 	exchange(t, one)
@@ -147,16 +123,16 @@ func TestCounterOfTheDead(t *testing.T) {
 	one, slow := m.quiet(t), m.quiet(t)
 	addTo(t, slow, 7)
 	exchange(t, slow)
-	age(t, one, slow.counters.id, takenForDead/2)
+	age(t, one, slow.counters.ID(), sums.TakenForDead/2)
 	if three := m.quiet(t); count(three) != 7 || len(stored(t, one)) != 1 {
 		t.Errorf("a young row: %d, %v", count(three), stored(t, one))
 	}
-	age(t, one, slow.counters.id, 2*takenForDead)
+	age(t, one, slow.counters.ID(), 2*sums.TakenForDead)
 	if three := m.quiet(t); count(three) != 7 {
 		t.Errorf("an old row: %d", count(three))
 	}
 	rows := stored(t, one)
-	if _, there := rows[slow.counters.id]; there || rows[leftID].sums["n"] != 7 {
+	if _, there := rows[slow.counters.ID()]; there || rows[sums.Left].Sums["n"] != 7 {
 		t.Errorf("rows: %v", rows)
 	}
 	addTo(t, slow, 1)
@@ -168,22 +144,7 @@ func TestCounterOfTheDead(t *testing.T) {
 		t.Fatal(err)
 	}
 	exchange(t, one)
-	if rows := stored(t, one); count(one) != 8 || rows[leftID].sums["n"] != 8 {
+	if rows := stored(t, one); count(one) != 8 || rows[sums.Left].Sums["n"] != 8 {
 		t.Errorf("after it has left: %d, %v", count(one), rows)
-	}
-}
-
-// A row is stored now and then even if nothing changes, so that it does not look dead.
-func TestCounterIsKeptYoung(t *testing.T) {
-	t.Parallel()
-	e := newMock(t).quiet(t)
-	addTo(t, e, 1)
-	exchange(t, e)
-	first := stored(t, e)[e.counters.id].at
-	e.counters.storedAt = time.Now().Add(-2 * storeEvery)
-	age(t, e, e.counters.id, time.Second)
-	exchange(t, e)
-	if again := stored(t, e)[e.counters.id].at; again.Before(first) {
-		t.Errorf("stored at %v, then at %v", first, again)
 	}
 }

@@ -139,7 +139,7 @@ func recovers(t *testing.T, e *Engine) {
 			}
 		}
 	}
-	if n := e.viewLimit.taken(); n != 0 {
+	if n := e.viewLimit.Taken(); n != 0 {
 		t.Errorf("%d viewLimit are taken by nobody", n)
 	}
 	if len(e.reading.at) != 0 {
@@ -273,7 +273,7 @@ func TestSlowStore(t *testing.T) {
 			default:
 				t.Error(err)
 			}
-			if n := e.viewLimit.taken(); n > 4 {
+			if n := e.viewLimit.Taken(); n > 4 {
 				t.Errorf("%d transactions at once", n)
 			}
 		})

@@ -26,7 +26,7 @@ func (e *Engine) Stats() engine.Stats {
 	s := engine.Stats{
 		Commits: f.commits.Load(),
 		Detail: []engine.Stat{
-			{Name: "tikv_transactions", Value: int64(e.viewLimit.taken())},
+			{Name: "tikv_transactions", Value: int64(e.viewLimit.Taken())},
 			{Name: "tikv_conflicts", Value: f.conflicts.Load()},
 			{Name: "tikv_unknown_outcomes", Value: f.unknown.Load()},
 			{Name: "tikv_unavailable", Value: f.unavailable.Load()},

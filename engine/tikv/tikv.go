@@ -34,6 +34,8 @@ import (
 	"github.com/tikv/client-go/v2/tikv"
 
 	"redoubt/engine"
+	"redoubt/engine/semaphore"
+	"redoubt/engine/sums"
 )
 
 // Options say how to open a store. PD and Prefix are required.
@@ -140,13 +142,13 @@ type Engine struct {
 	closed atomic.Bool
 	onePC  bool // one-phase and asynchronous commits; false for the client's mock, which has none
 
-	viewLimit  viewLimit     // for views that clients wait for
-	background viewLimit     // for background views
-	replicas   atomic.Bool   // reads go to any replica
-	seq        atomic.Uint64 // tickets
+	viewLimit  semaphore.Semaphore // for views that clients wait for
+	background semaphore.Semaphore // for background views
+	replicas   atomic.Bool         // reads go to any replica
+	seq        atomic.Uint64       // tickets
 	clock      clock
 	reading    readers
-	counters   counters
+	counters   *sums.Counters
 	rpcs       rpcs
 	figures    figures
 }
@@ -203,7 +205,7 @@ func newEngine(ctx context.Context, o Options, store *tikv.KVStore, onePC bool) 
 		opt: o, log: o.Logger, store: store, space: newSpace(o.Prefix), onePC: onePC, stop: make(chan struct{}),
 	}
 	e.SetMaxTransactions(o.MaxTransactions)
-	e.background.resize(maxBehind)
+	e.background.Resize(maxBehind)
 	e.SetReplicaRead(o.ReplicaRead)
 	e.ctx, e.cancel = context.WithCancel(ctx)
 	e.drop = func() {}
@@ -227,12 +229,11 @@ func (e *Engine) start() error {
 	if err := e.register(ctx); err != nil {
 		return err
 	}
-	e.counters.init(id)
-	if err := e.counters.adopt(ctx, e); err != nil {
+	if e.counters, err = sums.Open(ctx, e, id); err != nil {
 		return err
 	}
 	e.wg.Go(e.keepClock)
-	e.wg.Go(e.keepCounters)
+	e.wg.Go(func() { e.periodically("counters were not exchanged", e.counters.Exchange) })
 	return nil
 }
 
@@ -245,7 +246,7 @@ func (e *Engine) Close() error {
 	e.wg.Wait() // a commit that is cut off would leave locks
 	ctx, cancel := context.WithTimeout(background(context.Background()), e.opt.Timeout)
 	defer cancel()
-	err := e.counters.leave(ctx, e)
+	err := e.counters.Leave(ctx)
 	if err != nil {
 		err = fmt.Errorf("counters were not stored: %w", err)
 	}
@@ -255,7 +256,7 @@ func (e *Engine) Close() error {
 }
 
 // SetMaxTransactions changes how many views may read or commit at once.
-func (e *Engine) SetMaxTransactions(n int) { e.viewLimit.resize(n) }
+func (e *Engine) SetMaxTransactions(n int) { e.viewLimit.Resize(n) }
 
 // SetReplicaRead changes whether reads go to any replica.
 func (e *Engine) SetReplicaRead(any bool) { e.replicas.Store(any) }
@@ -299,7 +300,7 @@ func (e *Engine) Snapshot() (engine.Snapshot, error) {
 
 // Counter implements engine.Engine. It returns what this process has added and what the
 // other processes had stored about a second ago.
-func (e *Engine) Counter(key []byte) (int64, error) { return e.counters.sum(key), nil }
+func (e *Engine) Counter(key []byte) (int64, error) { return e.counters.Sum(key), nil }
 
 // Committed and Durable are the same: what a reader sees in TiKV is durable.
 func (e *Engine) Committed() engine.Ticket { return engine.Ticket(e.seq.Load()) }

@@ -14,6 +14,7 @@ import (
 	"github.com/tikv/client-go/v2/txnkv/txnsnapshot"
 
 	"redoubt/engine"
+	"redoubt/engine/semaphore"
 )
 
 // view implements engine.SharedView: a transaction that begins with its first read, or
@@ -64,7 +65,7 @@ func (v *view) enter() error {
 	if v.placed {
 		return nil
 	}
-	waited, err := v.viewLimit().enter(v.ctx)
+	waited, err := v.viewLimit().Enter(v.ctx)
 	if waited {
 		v.e.figures.waits.Add(1)
 	}
@@ -79,7 +80,7 @@ func (v *view) enter() error {
 }
 
 // viewLimit returns the limit that applies to the view.
-func (v *view) viewLimit() *viewLimit {
+func (v *view) viewLimit() *semaphore.Semaphore {
 	if v.o.Background {
 		return &v.e.background
 	}
@@ -331,7 +332,7 @@ func (v *view) Close() {
 		v.e.reading.leave(v.token)
 	}
 	if v.placed {
-		v.viewLimit().leave()
+		v.viewLimit().Leave()
 	}
 }
 

@@ -6,29 +6,23 @@ import (
 	"fmt"
 	"os"
 
+	"redoubt/internal/testcluster"
 	"redoubt/internal/testcql"
 )
 
 func main() {
-	if err := run(os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "cluster:", err)
-		os.Exit(1)
-	}
-}
-
-func run(args []string) error {
-	switch {
-	case len(args) == 1 && args[0] == "install":
-		_, err := testcql.Install(os.Stderr)
-		return err
-	case len(args) == 2 && args[0] == "up":
-		addr, err := testcql.Up(args[1], os.Stderr)
-		if err == nil {
-			fmt.Println(addr)
-		}
-		return err
-	case len(args) == 2 && args[0] == "down":
-		return testcql.Down(args[1])
-	}
-	return fmt.Errorf("usage: cluster install | up <directory> | down <directory>")
+	testcluster.Main(
+		testcluster.Verb{Name: "install", Run: func([]string) error {
+			_, err := testcql.Install(os.Stderr)
+			return err
+		}},
+		testcluster.Verb{Name: "up", Args: "<directory>", Run: func(args []string) error {
+			addr, err := testcql.Up(args[0], os.Stderr)
+			if err == nil {
+				fmt.Println(addr)
+			}
+			return err
+		}},
+		testcluster.Verb{Name: "down", Args: "<directory>", Run: func(args []string) error { return testcql.Down(args[0]) }},
+	)
 }

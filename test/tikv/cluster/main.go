@@ -6,36 +6,32 @@ import (
 	"fmt"
 	"os"
 
+	"redoubt/internal/testcluster"
 	"redoubt/internal/testtikv"
 )
 
 func main() {
-	if err := run(os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "cluster:", err)
-		os.Exit(1)
-	}
+	testcluster.Main(
+		testcluster.Verb{Name: "build", Run: func([]string) error {
+			_, err := testtikv.Build(os.Stderr)
+			return err
+		}},
+		testcluster.Verb{Name: "up", Args: "<directory>", Run: up},
+		testcluster.Verb{Name: "down", Args: "<directory>", Run: func(args []string) error { return testtikv.Down(args[0]) }},
+	)
 }
 
-func run(args []string) error {
-	switch {
-	case len(args) == 1 && args[0] == "build":
-		_, err := testtikv.Build(os.Stderr)
+func up(args []string) error {
+	bin, err := testtikv.Build(os.Stderr)
+	if err != nil {
 		return err
-	case len(args) == 2 && args[0] == "up":
-		bin, err := testtikv.Build(os.Stderr)
-		if err != nil {
-			return err
-		}
-		pd, err := testtikv.Up(bin, args[1], os.Stderr)
-		if err != nil {
-			return err
-		}
-		fmt.Printf("PD listens on %s; the data is in %s\n", pd, args[1])
-		fmt.Printf("  go run ./cmd/redoubt --engine tikv --tikv-pd %s\n", pd)
-		fmt.Printf("  make tikv-down stops it\n")
-		return nil
-	case len(args) == 2 && args[0] == "down":
-		return testtikv.Down(args[1])
 	}
-	return fmt.Errorf("usage: cluster build | up <directory> | down <directory>")
+	pd, err := testtikv.Up(bin, args[0], os.Stderr)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("PD listens on %s; the data is in %s\n", pd, args[0])
+	fmt.Printf("  go run ./cmd/redoubt --engine tikv --tikv-pd %s\n", pd)
+	fmt.Printf("  make tikv-down stops it\n")
+	return nil
 }

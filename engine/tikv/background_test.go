@@ -44,7 +44,7 @@ func TestBackground(t *testing.T) {
 		}
 		defer work.Close()
 	}
-	if c, a := e.viewLimit.taken(), e.background.taken(); c != 1 || a != 3 {
+	if c, a := e.viewLimit.Taken(), e.background.Taken(); c != 1 || a != 3 {
 		t.Errorf("%d viewLimit of clients are taken, %d others", c, a)
 	}
 	after := e.RPCs()
