@@ -82,7 +82,7 @@ func (p *process) measure(l load) (result, *outcome, error) {
 	n := float64(max(o.count, 1))
 	return result{
 		rps: float64(o.count) / o.time.Seconds(),
-		p50: o.all.ms(0.5), p99: o.all.ms(0.99), p999: o.all.ms(0.999), most: o.all.most.Seconds() * 1e3,
+		p50: o.all.Milliseconds(0.5), p99: o.all.Milliseconds(0.99), p999: o.all.Milliseconds(0.999), most: o.all.Most().Seconds() * 1e3,
 		cpu: (after - before).Seconds() * 1e6 / n, helper: o.cpu.Seconds() * 1e6 / n,
 	}, o, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"redoubt/histogram"
 	"redoubt/internal/respclient"
 )
 
@@ -71,8 +72,8 @@ func (s pair) deliveries(out *document, dialects map[*process]dialect) error {
 			after, err := p.cpu()
 			h := &d.times
 			return result{
-				rps: float64(h.count) / d.took.Seconds(), p50: h.ms(0.5), p99: h.ms(0.99), p999: h.ms(0.999), most: h.most.Seconds() * 1e3,
-				cpu: (after - before).Seconds() * 1e6 / float64(max(h.count, 1)),
+				rps: float64(h.Count()) / d.took.Seconds(), p50: h.Milliseconds(0.5), p99: h.Milliseconds(0.99), p999: h.Milliseconds(0.999), most: h.Most().Seconds() * 1e3,
+				cpu: (after - before).Seconds() * 1e6 / float64(max(h.Count(), 1)),
 			}, err
 		})
 		if err != nil {
@@ -102,7 +103,7 @@ type delivery struct {
 	pubs   []*peer
 	all    int // messages to be published
 	sent   int
-	times  histogram
+	times  histogram.Histogram
 	left   int // deliveries to come
 	took   time.Duration
 	filler string
@@ -331,7 +332,7 @@ func (d *delivery) arrived(s *peer, content []byte, now time.Duration) error {
 		return fmt.Errorf("%s in %s waits for the message %d and has got %.40q", s.name, s.channel, s.next, content)
 	}
 	s.next += d.channels
-	d.times.add(now - time.Duration(due))
+	d.times.Add(now - time.Duration(due))
 	d.left--
 	return nil
 }

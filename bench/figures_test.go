@@ -8,32 +8,6 @@ import (
 	"time"
 )
 
-func TestHistogram(t *testing.T) {
-	t.Parallel()
-	var h histogram
-	for i := 1; i <= 1000; i++ {
-		h.add(time.Duration(i) * time.Microsecond)
-	}
-	for _, c := range []struct {
-		q    float64
-		want time.Duration
-	}{{0, time.Microsecond}, {0.5, 500 * time.Microsecond}, {0.99, 990 * time.Microsecond}, {1, time.Millisecond}} {
-		if got := h.at(c.q); got < c.want || got > c.want+c.want/25 {
-			t.Errorf("at %v: %s, not %s", c.q, got, c.want)
-		}
-	}
-	// Every time is in a bucket whose top is not below it, nor far above.
-	for ns := uint64(1); ns < longest; ns += ns/7 + 1 {
-		if top := uint64(bucketTop(bucketOf(ns))); top < ns || top > ns+ns/32+1 {
-			t.Fatalf("%d is in a bucket up to %d", ns, top)
-		}
-	}
-	h.add(time.Hour)
-	if h.at(1) != time.Hour {
-		t.Errorf("the longest is %s", h.at(1))
-	}
-}
-
 func TestMedianTakesEveryFigureByItself(t *testing.T) {
 	t.Parallel()
 	m := median([]result{{rps: 1, p99: 9, most: 5}, {rps: 3, p99: 2, most: 80}, {rps: 2, p99: 4, most: 6}, {rps: 10, p99: 3, most: 7}})

@@ -12,6 +12,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"redoubt/histogram"
 )
 
 // The load generator. It shares the processors with the servers that it
@@ -48,8 +50,8 @@ type outcome struct {
 	missed  int // reads that found no key
 	time    time.Duration
 	cpu     time.Duration // of the generator itself
-	all     histogram
-	windows []*histogram
+	all     histogram.Histogram
+	windows []*histogram.Histogram
 }
 
 // sent is what is remembered of a request until its reply comes.
@@ -255,9 +257,9 @@ func (g *generator) take(c *client, now time.Duration) (used int, err error) {
 		used += n
 		c.answered++
 		g.outcome.count++
-		g.all.add(now - c.since)
+		g.all.Add(now - c.since)
 		if h != nil {
-			h.add(now - c.since)
+			h.Add(now - c.since)
 		}
 	}
 	return used, nil
@@ -277,12 +279,12 @@ func (g *generator) check(r reply, s sent) error {
 }
 
 // windowAt is the histogram of a moment, nil if there are no windows.
-func (g *generator) windowAt(now time.Duration) *histogram {
+func (g *generator) windowAt(now time.Duration) *histogram.Histogram {
 	if g.window == 0 {
 		return nil
 	}
 	for int(now/g.window) >= len(g.windows) {
-		g.windows = append(g.windows, new(histogram))
+		g.windows = append(g.windows, new(histogram.Histogram))
 	}
 	return g.windows[now/g.window]
 }

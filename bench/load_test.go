@@ -180,8 +180,8 @@ func TestLoadCountsAndChecksReplies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o.count != 1003 || o.all.count != 1003 || len(o.windows) != 1 || o.windows[0].count != 1003 {
-		t.Errorf("%d requests, %d and %d windows of times", o.count, o.all.count, len(o.windows))
+	if o.count != 1003 || o.all.Count() != 1003 || len(o.windows) != 1 || o.windows[0].Count() != 1003 {
+		t.Errorf("%d requests, %d and %d windows of times", o.count, o.all.Count(), len(o.windows))
 	}
 	l.port = echo(t, true)
 	if _, err = l.run(); err == nil || !strings.Contains(err.Error(), "key:000000000007") && !strings.Contains(err.Error(), "not a value") {

@@ -84,7 +84,7 @@ func runSoak() error {
 		}
 		all = append(all, s)
 		fmt.Printf("%4.0f s %7.0f rps, p50 %.2f p99 %.2f max %.0f ms, %.0f %% missed | RSS %s, %d goroutines, %d descriptors | %d files, %s, %.2f of raw |%s\n",
-			time.Since(begin).Seconds(), float64(o.count)/o.time.Seconds(), o.all.ms(0.5), o.all.ms(0.99), o.all.most.Seconds()*1e3, 100*float64(o.missed)/float64(o.count),
+			time.Since(begin).Seconds(), float64(o.count)/o.time.Seconds(), o.all.Milliseconds(0.5), o.all.Milliseconds(0.99), o.all.Most().Seconds()*1e3, 100*float64(o.missed)/float64(o.count),
 			mb(s.rss), s.goroutines, s.descriptors, s.files, mb(s.disk), float64(s.disk)/float64(s.raw), s.engine)
 	}
 	limit, err := gauge(metrics.String(), "redoubt_memory_max_bytes")

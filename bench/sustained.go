@@ -5,6 +5,8 @@ package main
 import (
 	"fmt"
 	"time"
+
+	"redoubt/histogram"
 )
 
 // window is the interval of percentiles in a long run.
@@ -56,9 +58,9 @@ func runSustained() error {
 func (d *document) windows(c loadCase, x, y *outcome) {
 	d.printf("\n| %s, seconds | redoubt rps | redis rps | redoubt p50 / p99 / p99.9 / max ms | redis p50 / p99 / p99.9 / max ms |\n|---|---|---|---|---|\n", c.title())
 	full := int(min(x.time, y.time) / window) // what runs past the end is in no window
-	rate := func(h *histogram) float64 { return float64(h.count) / window.Seconds() }
-	times := func(h *histogram) string {
-		return fmt.Sprintf("%.2f / %.2f / %.2f / %.1f", h.ms(0.5), h.ms(0.99), h.ms(0.999), h.most.Seconds()*1e3)
+	rate := func(h *histogram.Histogram) float64 { return float64(h.Count()) / window.Seconds() }
+	times := func(h *histogram.Histogram) string {
+		return fmt.Sprintf("%.2f / %.2f / %.2f / %.1f", h.Milliseconds(0.5), h.Milliseconds(0.99), h.Milliseconds(0.999), h.Most().Seconds()*1e3)
 	}
 	for i := range min(full, len(x.windows), len(y.windows)) {
 		a, b := x.windows[i], y.windows[i]

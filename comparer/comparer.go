@@ -12,12 +12,15 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
+
+	"redoubt/client"
 )
 
 // Options of a comparison.
 type Options struct {
-	From, To Server
+	From, To client.Server
 	// Databases is how many databases are compared; 0: those that either side says it has keys in.
 	Databases int
 	// Sample is how many random keys of each database of each side are compared; 0: all keys.
@@ -59,7 +62,7 @@ const batch = 256
 type comparison struct {
 	Options
 	Result
-	from, to *client
+	from, to *client.Client
 	doubtful []Difference
 	expiry   string // the command that tells when a key expires
 }
@@ -70,14 +73,14 @@ func Compare(ctx context.Context, o Options) (r Result, err error) {
 	if c.Pause == nil {
 		c.Pause = time.Sleep
 	}
-	if c.from, err = dial(ctx, o.From); err != nil {
+	if c.from, err = client.Dial(ctx, o.From); err != nil {
 		return r, fmt.Errorf("%s: %w", o.From, err)
 	}
-	defer c.from.close()
-	if c.to, err = dial(ctx, o.To); err != nil {
+	defer c.from.Close()
+	if c.to, err = client.Dial(ctx, o.To); err != nil {
 		return r, fmt.Errorf("%s: %w", o.To, err)
 	}
-	defer c.to.close()
+	defer c.to.Close()
 	if c.expiry, err = expiryCommand(c.from, c.to); err != nil {
 		return r, err
 	}
@@ -104,8 +107,8 @@ func (c *comparison) databases() (list []int, err error) {
 	}
 	have := make(map[int]bool)
 	highest := -1
-	for _, side := range []*client{c.from, c.to} {
-		dbs, err := side.databases()
+	for _, side := range []*client.Client{c.from, c.to} {
+		dbs, err := databasesOf(side)
 		if err != nil {
 			return nil, err
 		}
@@ -124,8 +127,8 @@ func (c *comparison) databases() (list []int, err error) {
 // database compares one database: the keys of the one side with the other, then those that
 // only the other side has.
 func (c *comparison) database(ctx context.Context, db int) error {
-	for _, side := range []*client{c.from, c.to} {
-		if _, err := side.do("SELECT", strconv.Itoa(db)); err != nil {
+	for _, side := range []*client.Client{c.from, c.to} {
+		if _, err := side.Do("SELECT", strconv.Itoa(db)); err != nil {
 			return err
 		}
 	}
@@ -137,7 +140,7 @@ func (c *comparison) database(ctx context.Context, db int) error {
 }
 
 // walk visits the keys of a side, or a sample of them.
-func (c *comparison) walk(ctx context.Context, side *client, visit func([]string) error) error {
+func (c *comparison) walk(ctx context.Context, side *client.Client, visit func([]string) error) error {
 	cursor, left := "0", c.Sample
 	for {
 		if err := ctx.Err(); err != nil {
@@ -148,26 +151,26 @@ func (c *comparison) walk(ctx context.Context, side *client, visit func([]string
 			n := min(left, batch)
 			left -= n
 			for range n {
-				side.send("RANDOMKEY")
+				side.Send("RANDOMKEY")
 			}
 			for range n {
-				v, err := side.read()
+				v, err := side.Read()
 				if err != nil {
 					return err
 				}
-				if !v.null {
-					keys = append(keys, v.text)
+				if !v.Null {
+					keys = append(keys, v.Text)
 				}
 			}
 		} else {
-			v, err := side.do("SCAN", cursor, "COUNT", strconv.Itoa(batch))
+			v, err := side.Do("SCAN", cursor, "COUNT", strconv.Itoa(batch))
 			if err != nil {
 				return err
 			}
-			if len(v.list) != 2 {
-				return errReply
+			if len(v.List) != 2 {
+				return client.ErrReply
 			}
-			cursor, keys = v.list[0].text, v.list[1].texts()
+			cursor, keys = v.List[0].Text, v.List[1].Texts()
 		}
 		for len(keys) > 0 {
 			n := min(len(keys), batch)
@@ -185,7 +188,7 @@ func (c *comparison) walk(ctx context.Context, side *client, visit func([]string
 // compare compares keys. With missing it looks only for keys that the first side does not have.
 func (c *comparison) compare(db int, keys []string, missing bool) error {
 	if missing {
-		there, err := c.from.exist(keys)
+		there, err := exist(c.from, keys)
 		if err != nil {
 			return err
 		}
@@ -196,16 +199,16 @@ func (c *comparison) compare(db int, keys []string, missing bool) error {
 		}
 		return nil
 	}
-	for _, side := range []*client{c.from, c.to} {
-		if err := side.askHeads(keys, c.expiry); err != nil {
+	for _, side := range []*client.Client{c.from, c.to} {
+		if err := askHeads(side, keys, c.expiry); err != nil {
 			return err
 		}
 	}
-	from, err := c.from.readHeads(keys)
+	from, err := readHeads(c.from, keys)
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.From, err)
 	}
-	to, err := c.to.readHeads(keys)
+	to, err := readHeads(c.to, keys)
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.To, err)
 	}
@@ -267,14 +270,14 @@ func (c *comparison) lookAgain(ctx context.Context) error {
 func (c *comparison) again(d Difference) (Difference, error) {
 	keys := []string{d.Key}
 	var heads [2]head
-	for i, side := range []*client{c.from, c.to} {
-		if _, err := side.do("SELECT", strconv.Itoa(d.DB)); err != nil {
+	for i, side := range []*client.Client{c.from, c.to} {
+		if _, err := side.Do("SELECT", strconv.Itoa(d.DB)); err != nil {
 			return d, err
 		}
-		if err := side.askHeads(keys, c.expiry); err != nil {
+		if err := askHeads(side, keys, c.expiry); err != nil {
 			return d, err
 		}
-		h, err := side.readHeads(keys)
+		h, err := readHeads(side, keys)
 		if err != nil {
 			return d, err
 		}
@@ -283,4 +286,35 @@ func (c *comparison) again(d Difference) (Difference, error) {
 	var err error
 	d.What, err = c.key(d.Key, heads[0], heads[1])
 	return d, err
+}
+
+// databasesOf returns the databases that have keys.
+func databasesOf(c *client.Client) (list []int, err error) {
+	v, err := c.Do("INFO", "keyspace")
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(v.Text) {
+		name, _, _ := strings.Cut(line, ":")
+		if n, err := strconv.Atoi(strings.TrimPrefix(name, "db")); err == nil && strings.HasPrefix(name, "db") {
+			list = append(list, n)
+		}
+	}
+	return list, nil
+}
+
+// exist reports which keys exist.
+func exist(c *client.Client, keys []string) ([]bool, error) {
+	for _, k := range keys {
+		c.Send("EXISTS", k)
+	}
+	there := make([]bool, len(keys))
+	for i := range keys {
+		v, err := c.Read()
+		if err != nil {
+			return nil, err
+		}
+		there[i] = v.Text == "1"
+	}
+	return there, nil
 }

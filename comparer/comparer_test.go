@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"redoubt/client"
 	"redoubt/comparer"
 	"redoubt/internal/respclient"
 	"redoubt/internal/testserver"
@@ -31,7 +32,7 @@ func fill(t *testing.T, addr string, lines ...string) {
 func compare(t *testing.T, o comparer.Options, a, b string) ([]string, comparer.Result) {
 	t.Helper()
 	var found []string
-	o.From, o.To = comparer.Server{Addr: a}, comparer.Server{Addr: b}
+	o.From, o.To = client.Server{Addr: a}, client.Server{Addr: b}
 	o.Report = func(d comparer.Difference) {
 		found = append(found, strings.NewReplacer(a, "A", b, "B").Replace(d.String()))
 	}
@@ -112,7 +113,7 @@ func TestParseServer(t *testing.T) {
 		"redis://h:1": "h:1|||", "h": "h:6379|||", "redis://u:p@h": "h:6379|u|p|", "redis://p@h": "h:6379||p|", "rediss://[::1]:2": "[::1]:2|||::1",
 		"http://h": "error", "redis://h/3": "error", "redis://": "error", "redis://h:x": "error",
 	} {
-		s, err := comparer.ParseServer(text, &tls.Config{})
+		s, err := client.ParseServer(text, &tls.Config{})
 		name := ""
 		if s.TLS != nil {
 			name = s.TLS.ServerName
@@ -132,7 +133,7 @@ func TestCannotCompare(t *testing.T) {
 	t.Parallel()
 	a := testserver.Start(t, testserver.Options{})
 	b := testserver.Start(t, testserver.Options{Args: []string{"--requirepass", "secret"}})
-	o := comparer.Options{From: comparer.Server{Addr: a.Addr}, To: comparer.Server{Addr: b.Addr}, Report: func(d comparer.Difference) { t.Error(d) }}
+	o := comparer.Options{From: client.Server{Addr: a.Addr}, To: client.Server{Addr: b.Addr}, Report: func(d comparer.Difference) { t.Error(d) }}
 	if _, err := comparer.Compare(t.Context(), o); err == nil || !strings.Contains(err.Error(), "NOAUTH") {
 		t.Errorf("without a password: %v", err)
 	}

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"redoubt/client"
 )
 
 // head is what is asked of each key at first.
@@ -16,10 +18,10 @@ type head struct {
 
 // expiryCommand returns a command that tells when a key expires: PEXPIRETIME, or PTTL if a side
 // is older than Redis 7.0 and does not know it.
-func expiryCommand(sides ...*client) (string, error) {
+func expiryCommand(sides ...*client.Client) (string, error) {
 	for _, side := range sides {
-		_, err := side.do("PEXPIRETIME", "no such key")
-		var refused serverError
+		_, err := side.Do("PEXPIRETIME", "no such key")
+		var refused client.ServerError
 		switch {
 		case errors.As(err, &refused) && strings.Contains(strings.ToLower(string(refused)), "unknown command"):
 			return "PTTL", nil
@@ -31,26 +33,26 @@ func expiryCommand(sides ...*client) (string, error) {
 }
 
 // askHeads asks for the heads of keys, and readHeads reads them.
-func (c *client) askHeads(keys []string, expiry string) error {
+func askHeads(c *client.Client, keys []string, expiry string) error {
 	for _, k := range keys {
-		c.send("TYPE", k)
-		c.send(expiry, k)
+		c.Send("TYPE", k)
+		c.Send(expiry, k)
 	}
-	return c.out.Flush()
+	return c.Flush()
 }
 
-func (c *client) readHeads(keys []string) ([]head, error) {
+func readHeads(c *client.Client, keys []string) ([]head, error) {
 	list := make([]head, len(keys))
 	for i := range keys {
-		kind, err := c.read()
+		kind, err := c.Read()
 		if err != nil {
 			return nil, err
 		}
-		ttl, err := c.read()
+		ttl, err := c.Read()
 		if err != nil {
 			return nil, err
 		}
-		list[i] = head{kind.text, ttl.number()}
+		list[i] = head{kind.Text, ttl.Number()}
 	}
 	return list, nil
 }
@@ -88,7 +90,7 @@ func (c *comparison) key(key string, from, to head) (what string, err error) {
 	default:
 		return fmt.Sprintf("its type %s cannot be compared", from.kind), nil
 	}
-	var refused serverError
+	var refused client.ServerError
 	if errors.As(err, &refused) && strings.HasPrefix(string(refused), "WRONGTYPE") {
 		return "its type has changed meanwhile", nil
 	}
@@ -106,26 +108,26 @@ func (c *comparison) lives(ttl int64) string {
 }
 
 // both asks both sides the same, and returns their replies.
-func (c *comparison) both(words ...string) (from, to value, err error) {
-	c.from.send(words...)
-	c.to.send(words...)
-	if err := c.to.out.Flush(); err != nil {
+func (c *comparison) both(words ...string) (from, to client.Value, err error) {
+	c.from.Send(words...)
+	c.to.Send(words...)
+	if err := c.to.Flush(); err != nil {
 		return from, to, err
 	}
-	if from, err = c.from.read(); err != nil {
+	if from, err = c.from.Read(); err != nil {
 		return from, to, err
 	}
-	to, err = c.to.read()
+	to, err = c.to.Read()
 	return from, to, err
 }
 
 // size compares the replies to a command that tells the size of a value.
 func (c *comparison) size(noun string, words ...string) (n int64, what string, err error) {
 	from, to, err := c.both(words...)
-	if err == nil && from.text != to.text {
-		what = fmt.Sprintf("it has %s %s, and %s at %s", from.text, noun, to.text, c.To)
+	if err == nil && from.Text != to.Text {
+		what = fmt.Sprintf("it has %s %s, and %s at %s", from.Text, noun, to.Text, c.To)
 	}
-	return from.number(), what, err
+	return from.Number(), what, err
 }
 
 const (
@@ -136,9 +138,9 @@ const (
 func (c *comparison) str(key string) (string, error) {
 	n, what, err := c.size("bytes", "STRLEN", key)
 	for at := int64(0); at < n && what == "" && err == nil; at += pieceBytes {
-		var from, to value
+		var from, to client.Value
 		from, to, err = c.both("GETRANGE", key, strconv.FormatInt(at, 10), strconv.FormatInt(at+pieceBytes-1, 10))
-		if from.text != to.text {
+		if from.Text != to.Text {
 			what = fmt.Sprintf("the bytes from %d on differ", at)
 		}
 	}
@@ -148,10 +150,10 @@ func (c *comparison) str(key string) (string, error) {
 func (c *comparison) list(key string) (string, error) {
 	n, what, err := c.size("elements", "LLEN", key)
 	for at := int64(0); at < n && what == "" && err == nil; at += pieceItems {
-		var from, to value
+		var from, to client.Value
 		from, to, err = c.both("LRANGE", key, strconv.FormatInt(at, 10), strconv.FormatInt(at+pieceItems-1, 10))
-		for i := 0; i < max(len(from.list), len(to.list)) && what == ""; i++ {
-			if i >= len(from.list) || i >= len(to.list) || from.list[i].text != to.list[i].text {
+		for i := 0; i < max(len(from.List), len(to.List)) && what == ""; i++ {
+			if i >= len(from.List) || i >= len(to.List) || from.List[i].Text != to.List[i].Text {
 				what = fmt.Sprintf("the element %d differs", at+int64(i))
 			}
 		}
@@ -184,24 +186,24 @@ func (c *comparison) members(key string, u unordered) (what string, err error) {
 		step = 2
 	}
 	for cursor := "0"; ; {
-		v, err := c.from.do(u.scan, key, cursor, "COUNT", strconv.Itoa(pieceItems))
+		v, err := c.from.Do(u.scan, key, cursor, "COUNT", strconv.Itoa(pieceItems))
 		if err != nil {
 			return "", err
 		}
-		if len(v.list) != 2 {
-			return "", errReply
+		if len(v.List) != 2 {
+			return "", client.ErrReply
 		}
-		cursor = v.list[0].text
-		items := v.list[1].texts()
+		cursor = v.List[0].Text
+		items := v.List[1].Texts()
 		for i := 0; i+step <= len(items); i += step {
-			c.to.send(append(u.look, key, items[i])...)
+			c.to.Send(append(u.look, key, items[i])...)
 		}
 		for i := 0; i+step <= len(items); i += step {
-			r, err := c.to.read()
+			r, err := c.to.Read()
 			if err != nil {
 				return "", err
 			}
-			if what == "" && (r.null || !u.pairs && r.text != "1" || u.pairs && !same(items[i+1], r.text, u.size == "ZCARD")) {
+			if what == "" && (r.Null || !u.pairs && r.Text != "1" || u.pairs && !same(items[i+1], r.Text, u.size == "ZCARD")) {
 				what = fmt.Sprintf("%.100q of its %s differs or is missing at %s", items[i], u.noun, c.To)
 			}
 		}
@@ -225,14 +227,14 @@ func same(a, b string, scores bool) bool {
 func (c *comparison) stream(key string) (string, error) {
 	_, what, err := c.size("entries", "XLEN", key)
 	for from := "-"; what == "" && err == nil; {
-		var a, b value
-		if a, b, err = c.both("XRANGE", key, from, "+", "COUNT", strconv.Itoa(pieceItems)); err != nil || len(a.list)+len(b.list) == 0 {
+		var a, b client.Value
+		if a, b, err = c.both("XRANGE", key, from, "+", "COUNT", strconv.Itoa(pieceItems)); err != nil || len(a.List)+len(b.List) == 0 {
 			break
 		}
-		if what = entries(a, b); what != "" || len(a.list) == 0 {
+		if what = entries(a, b); what != "" || len(a.List) == 0 {
 			break
 		}
-		from = "(" + a.list[len(a.list)-1].list[0].text
+		from = "(" + a.List[len(a.List)-1].List[0].Text
 	}
 	if what != "" || err != nil {
 		return what, err
@@ -244,15 +246,15 @@ func (c *comparison) stream(key string) (string, error) {
 }
 
 // entries returns which of some entries of a stream is the first to differ.
-func entries(a, b value) string {
-	for i := range max(len(a.list), len(b.list)) {
-		if i >= len(a.list) || i >= len(b.list) || fmt.Sprint(a.list[i]) != fmt.Sprint(b.list[i]) {
-			list := a.list
+func entries(a, b client.Value) string {
+	for i := range max(len(a.List), len(b.List)) {
+		if i >= len(a.List) || i >= len(b.List) || fmt.Sprint(a.List[i]) != fmt.Sprint(b.List[i]) {
+			list := a.List
 			if i >= len(list) {
-				list = b.list
+				list = b.List
 			}
-			if len(list[i].list) > 0 {
-				return fmt.Sprintf("the entry %s differs", list[i].list[0].text)
+			if len(list[i].List) > 0 {
+				return fmt.Sprintf("the entry %s differs", list[i].List[0].Text)
 			}
 			return "an entry differs"
 		}
@@ -275,14 +277,14 @@ func (c *comparison) described(key string, words ...string) (string, error) {
 	return "", nil
 }
 
-func describe(v value) string {
+func describe(v client.Value) string {
 	var b strings.Builder
-	for i := 0; i < len(v.list); i++ {
-		if e := v.list[i]; len(e.list) > 0 {
+	for i := 0; i < len(v.List); i++ {
+		if e := v.List[i]; len(e.List) > 0 {
 			b.WriteString("(" + describe(e) + ")")
-		} else if logical[e.text] && i+1 < len(v.list) {
+		} else if logical[e.Text] && i+1 < len(v.List) {
 			i++
-			fmt.Fprintf(&b, "%s=%q ", e.text, v.list[i].text)
+			fmt.Fprintf(&b, "%s=%q ", e.Text, v.List[i].Text)
 		}
 	}
 	return b.String()

@@ -2,14 +2,12 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
+	"redoubt/client"
 	"redoubt/comparer"
 )
 
@@ -28,27 +26,19 @@ func compareData(ctx context.Context, args []string, out, log io.Writer) error {
 	skew := f.Duration("skew", 2*time.Second, "how much times to live may differ")
 	again := f.Int("again", 5, "how often, a second apart, keys that differ are looked at again: a replica may be behind")
 	limit := f.Int("limit", 100, "how many differences are named")
-	ca := f.String("tls-ca", "", "the `file` of the authority's certificate for rediss; by default those of the system")
-	insecure := f.Bool("tls-insecure", false, "take any certificate for rediss")
+	secure := tlsFlags(f)
 	if err := parse(f, args, "from", "to"); err != nil {
 		return failed(err)
 	}
-	secure := &tls.Config{InsecureSkipVerify: *insecure} //nolint:gosec // only on request
-	if *ca != "" {
-		text, err := os.ReadFile(*ca)
-		if err != nil {
-			return failed(err)
-		}
-		if secure.RootCAs = x509.NewCertPool(); !secure.RootCAs.AppendCertsFromPEM(text) {
-			return failed(fmt.Errorf("%s has no certificate", *ca))
-		}
+	tlsConfig, err := secure()
+	if err != nil {
+		return failed(err)
 	}
 	o := comparer.Options{Sample: *sample, Skew: *skew, Again: *again}
-	var err error
-	if o.From, err = comparer.ParseServer(*from, secure); err != nil {
+	if o.From, err = client.ParseServer(*from, tlsConfig); err != nil {
 		return failed(fmt.Errorf("--from: %w", err))
 	}
-	if o.To, err = comparer.ParseServer(*to, secure); err != nil {
+	if o.To, err = client.ParseServer(*to, tlsConfig); err != nil {
 		return failed(fmt.Errorf("--to: %w", err))
 	}
 	p := newProgress(log, time.Second)

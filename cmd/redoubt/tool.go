@@ -18,8 +18,8 @@ import (
 	"redoubt/keyspace"
 )
 
-// Tools work on a store that no server has open; docs/operations.md shows how
-// they are used.
+// Tools look after a store that no server has open, or look at a server that runs;
+// docs/operations.md and docs/tools.md show how they are used.
 
 // tool is a subcommand.
 type tool struct {
@@ -37,6 +37,7 @@ func tools() []tool {
 		{"import", "FILE --to S", "fill a store from a Redis's dump.rdb, appendonlydir or appendonly.aof; S as above", untilSignal(importData)},
 		{"export", "--from S --to FILE", "write all data to an RDB file, which Redis loads", untilSignal(exportData)},
 		{"compare", "--from redis://A --to redis://B", "compare the data of two running servers, a Redis and this one say", untilSignal(compareData)},
+		{"bench", "[--server redis://A] [--rate N] [command ...]", "put load on a running server and show how long replies take", untilSignal(benchServer)},
 		{"drop", "--store S [--yes]", "remove a store from a TiKV cluster; S is tikv://host:port,.../prefix", untilSignal(dropStore)},
 	}
 }

@@ -23,7 +23,7 @@ var layers = []struct {
 	dir   string
 	below []string // prefixes of what it may import, within the module
 }{
-	{"cmd/redoubt", []string{"budget", "comparer", "config", "copier", "engine", "exporter", "fleet", "importer", "journal", "keyspace", "replica", "script", "server", "types", "version"}},
+	{"cmd/redoubt", []string{"budget", "client", "comparer", "config", "copier", "doctor", "engine", "exporter", "fleet", "histogram", "importer", "journal", "keyspace", "loader", "replica", "script", "server", "top", "types", "version"}},
 	{"server/access", []string{"acl", "command", "config", "number", "server/admin", "wire"}},
 	{"server/admin", []string{"acl", "command", "config", "number", "script", "wire"}},
 	{"server/checkpoint", []string{"command", "config", "server/admin"}},
@@ -52,7 +52,12 @@ var layers = []struct {
 	{"fleet", []string{"engine", "keyspace"}},
 	{"exporter", []string{"command", "engine", "keyspace", "rdb"}},
 	{"importer", []string{"command", "engine", "keyspace", "number", "rdb", "script", "types", "wire"}},
-	{"comparer", nil},
+	{"comparer", []string{"client"}},
+	{"doctor", []string{"client", "config", "engine", "keyspace"}},
+	{"loader", []string{"client", "histogram"}},
+	{"top", []string{"client"}},
+	{"client", nil},
+	{"histogram", nil},
 	{"copier", []string{"engine", "keyspace"}},
 	{"keyspace", []string{"budget", "engine", "feed"}},
 	{"feed", []string{"budget", "engine"}},
