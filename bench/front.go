@@ -47,7 +47,7 @@ func cases() (all []benchCase) {
 func runFront() error {
 	var ours, theirs server
 	if *suiteName == "mem" {
-		ours.args, theirs.args = []string{"--engine", "mem"}, []string{"--appendonly", "no"}
+		ours.args, theirs.args = []string{"--engine", "memory"}, []string{"--appendonly", "no"}
 	} else {
 		ours.args = []string{"--appendfsync", *suiteName}
 		theirs.args = []string{"--appendonly", "yes", "--appendfsync", *suiteName}

@@ -179,7 +179,7 @@ func TestSetToWhatItIs(t *testing.T) {
 			t.Errorf("%s cannot be set to %q: %v", pair[0], pair[1], err)
 		}
 	}
-	if err := c.Set("engine", "mem"); err == nil {
+	if err := c.Set("engine", "memory"); err == nil {
 		t.Error("engine was changed")
 	}
 }

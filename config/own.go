@@ -56,8 +56,8 @@ func ownDirectives(memoryBytes uint64) []Directive {
 			doc("Commands from the console must not change anything, whatever the rights of their users."),
 		integer("disk-free-warning", 5, 0, 100).
 			doc("Engine local: the log and INFO warn when less than this percentage of the file system of the data is free. 0 never warns. Writes are refused when much less is free."),
-		oneOf("engine", "local", "local", "mem", "tikv", "cql").with(Immutable).
-			doc("What stores the data: local keeps it in memory and on disk, mem loses it at the end of the process, tikv and cql keep it in a cluster of TiKV, or of Cassandra, that several processes use at once."),
+		oneOf("engine", "local", "local", "memory", "tikv", "cql").with(Immutable).
+			doc("What stores the data: local keeps it in memory and on disk, memory keeps it in memory only, where maxmemory bounds it and it is gone at the end of the process, tikv and cql keep it in a cluster of TiKV, or of Cassandra, that several processes use at once."),
 		nullable("cql-ca").with(Immutable).
 			doc("Engine cql: the file of the authority's certificate. With it all connections to the cluster use TLS."),
 		nullable("cql-cert").with(Immutable).

@@ -95,6 +95,9 @@ func (v infoView) Store() info.Store {
 		return f
 	}
 	f.Ready, f.Stats, f.Err = true, srv.eng.Stats(), srv.eng.Err()
+	if _, ok := srv.eng.(inMemory); ok {
+		f.Counted = srv.dataBytes()
+	}
 	if f.Err == nil {
 		f.Err = srv.eng.Full()
 	}

@@ -48,8 +48,8 @@ type storage struct {
 
 	boundedByMemory bool // the engine keeps nothing on disk
 	remote          bool // the engine is on other machines
-	// dataBytes is set where maxmemory bounds the data itself: on an engine
-	// that keeps it in memory only.
+	// dataBytes is set where maxmemory bounds the data itself: on an engine that keeps it in
+	// memory only. It returns what counts against maxmemory.
 	dataBytes func() int64
 }
 
@@ -174,12 +174,21 @@ func (l *loading) estimate(now time.Time) (percent float64, eta int64) {
 	return percent, elapsed * left / (done + 1)
 }
 
+// inMemory is an engine that keeps its data in memory only.
+type inMemory interface {
+	Memory() int64   // what the data takes
+	Reserved() int64 // what the data must leave of maxmemory for the rest of the process
+}
+
 // attach makes the open store the server's: it creates the executor and sets ready.
 func (srv *Server) attach(eng engine.Engine, space *keyspace.Space) {
 	srv.eng = eng
 	srv.remote = eng.Capabilities().Remote
 	srv.boundedByMemory = !eng.Capabilities().Durable
-	if m, ok := eng.(interface{ Memory() int64 }); ok {
+	switch m := eng.(type) {
+	case inMemory:
+		srv.dataBytes = func() int64 { return m.Memory() + max(srv.budget.Used(), m.Reserved()) }
+	case interface{ Memory() int64 }: // the model of tests
 		srv.dataBytes = m.Memory
 	}
 	if srv.remote && srv.ownClock {

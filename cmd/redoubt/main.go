@@ -136,8 +136,8 @@ func banner(out io.Writer, cfg *config.Config, srv *server.Server) {
 		"no":       "no: a write is with the operating system before its reply",
 	}[cfg.Enum("appendfsync")]
 	switch cfg.Enum("engine") {
-	case "mem":
-		data, durability = "memory only (engine mem)", "none: everything is lost when the process ends"
+	case "memory":
+		data, durability = "memory only (engine memory)", "none: everything is lost when the process ends"
 	case "local":
 		if cfg.Str("raft-peers") != "" {
 			durability = "replicated: a majority of the nodes has a write before its reply; " + durability

@@ -18,8 +18,8 @@ import (
 // heap, give way to the memory of clients and commands and to live objects on the heap.
 // Second, the heap is limited to what rows and program leave of the most that the process
 // may take; the collector enforces this limit. A front end of TiKV has no rows, so the heap
-// gets all of that. Engine mem has its rows on the heap, and no limit: with maxmemory full of
-// rows the collector would run most of the time.
+// gets all of that. On engine memory the rows may take all of the budget, so the process may take
+// dataExtra more.
 
 const (
 	// budgetEvery is how often the process reads its memory figures, usageEvery how often it
@@ -35,6 +35,7 @@ const (
 
 	smallBudget = 256 << 20 // below this budget the process may take smallExtra more
 	smallExtra  = 40 << 20
+	dataExtra   = 40 << 20 // on an engine whose rows may take the whole budget
 )
 
 // footprint is the memory of the process by its use.
@@ -54,6 +55,9 @@ func (u footprint) most() int64 {
 	most := u.budget + u.budget/4 - max(u.budget/8, 20<<20, min(u.budget/4, 60<<20))
 	if u.budget < smallBudget {
 		most += smallExtra
+	}
+	if u.share >= u.budget {
+		most += dataExtra
 	}
 	return most
 }
@@ -84,8 +88,9 @@ func limitHeap(budget int64) {
 
 // rowStore is an engine that may have rows outside of the Go heap.
 type rowStore interface {
-	OffHeap() int64      // the bytes that rows take
-	Reserve(bytes int64) // makes rows leave so much of their share
+	OffHeap() int64           // the bytes that rows take
+	Share(budget int64) int64 // the most that rows may take of a budget
+	Reserve(bytes int64)      // makes rows leave so much of their share
 	Closed() <-chan struct{}
 }
 
@@ -93,6 +98,7 @@ type rowStore interface {
 type noRows struct{ closed <-chan struct{} }
 
 func (noRows) OffHeap() int64            { return 0 }
+func (noRows) Share(budget int64) int64  { return local.RowShare(budget) }
 func (noRows) Reserve(int64)             {}
 func (n noRows) Closed() <-chan struct{} { return n.closed }
 
@@ -105,7 +111,7 @@ func keepBudget(cfg *config.Config, held *budget.Budget, eng rowStore) {
 	reserved, limit := int64(0), int64(-1)
 	for {
 		u.budget = cfg.Int("maxmemory")
-		u.rows, u.share, u.held = eng.OffHeap(), local.RowShare(u.budget), held.Used()
+		u.rows, u.share, u.held = eng.OffHeap(), eng.Share(u.budget), held.Used()
 		resident := u.readHeap()
 		if time.Since(looked) >= usageEvery {
 			u.besides, looked = besides(resident, u.rows), time.Now()

@@ -47,7 +47,7 @@ func TestHangUpReloads(t *testing.T) {
 	}
 	write("channels:\n  - regex: a\n")
 	cfg := config.New()
-	if err := cfg.Args([]string{"--port", "0", "--bind", "127.0.0.1", "--dir", t.TempDir(), "--engine", "mem", "--channels-file", file}); err != nil {
+	if err := cfg.Args([]string{"--port", "0", "--bind", "127.0.0.1", "--dir", t.TempDir(), "--engine", "memory", "--channels-file", file}); err != nil {
 		t.Fatal(err)
 	}
 	out := new(lines)

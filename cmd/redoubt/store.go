@@ -15,7 +15,7 @@ import (
 	"redoubt/engine"
 	"redoubt/engine/cql"
 	"redoubt/engine/local"
-	"redoubt/engine/mem"
+	"redoubt/engine/memory"
 	"redoubt/engine/tikv"
 	"redoubt/journal"
 	"redoubt/keyspace"
@@ -28,8 +28,8 @@ var policies = map[string]journal.Policy{"always": journal.Always, "everysec": j
 // opener returns a function that opens the store of the configuration.
 func opener(cfg *config.Config, held *budget.Budget, log *slog.Logger) server.OpenFunc {
 	switch cfg.Enum("engine") {
-	case "mem":
-		return func(context.Context, func(int64, int64)) (engine.Engine, error) { return mem.New(), nil }
+	case "memory":
+		return memoryOpener(cfg, held, log)
 	case "tikv":
 		return tikvOpener(cfg, held, log)
 	case "cql":
@@ -57,7 +57,7 @@ func openLocal(cfg *config.Config, held *budget.Budget, log *slog.Logger) func(c
 		if eng == nil {
 			return nil // it is still opening; apply is called again after that
 		}
-		eng.SetMemory(memory(cfg))
+		eng.SetMemory(budgetOf(cfg))
 		eng.SetDiskWarning(int(cfg.Int("disk-free-warning")))
 		return eng.SetFsync(policies[cfg.Enum("appendfsync")])
 	}
@@ -69,7 +69,7 @@ func openLocal(cfg *config.Config, held *budget.Budget, log *slog.Logger) func(c
 		eng, err := local.Open(local.Options{
 			Context:  ctx,
 			Dir:      storeDir(cfg),
-			Memory:   memory(cfg),
+			Memory:   budgetOf(cfg),
 			Fsync:    policies[cfg.Enum("appendfsync")],
 			Unit:     keyspace.Unit,
 			Pinned:   keyspace.Pinned,
@@ -86,6 +86,16 @@ func openLocal(cfg *config.Config, held *budget.Budget, log *slog.Logger) func(c
 		if err := apply(); err != nil {
 			return nil, errors.Join(err, eng.Close())
 		}
+		go keepBudget(cfg, held, eng)
+		return eng, nil
+	}
+}
+
+// memoryOpener opens the engine that keeps nothing on disk.
+func memoryOpener(cfg *config.Config, held *budget.Budget, log *slog.Logger) server.OpenFunc {
+	return func(context.Context, func(int64, int64)) (engine.Engine, error) {
+		eng := memory.Open(memory.Options{Memory: cfg.Int("maxmemory"), Unit: keyspace.Unit, Logger: log})
+		cfg.OnChange("maxmemory", func() error { eng.SetMemory(cfg.Int("maxmemory")); return nil })
 		go keepBudget(cfg, held, eng)
 		return eng, nil
 	}
@@ -169,8 +179,8 @@ func addresses(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
 }
 
-// memory returns the memory budget; without a limit, one that is never reached.
-func memory(cfg *config.Config) int64 {
+// budgetOf returns the memory budget; without a limit, one that is never reached.
+func budgetOf(cfg *config.Config) int64 {
 	if n := cfg.Int("maxmemory"); n > 0 {
 		return n
 	}

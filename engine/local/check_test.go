@@ -143,8 +143,8 @@ func sampleStore(t testing.TB) (picture, map[string]string) {
 	fill(t, e, 600, 640)
 	p := pictureOf(t, fs, "store")
 	want := rowsOf(t, e)
-	want["counter count"] = fmt.Sprint(e.present.Load().counters.get([]byte("count")))
-	want["counter other"] = fmt.Sprint(e.present.Load().counters.get([]byte("other")))
+	want["counter count"] = fmt.Sprint(e.present.Load().counters.Get([]byte("count")))
+	want["counter other"] = fmt.Sprint(e.present.Load().counters.Get([]byte("other")))
 	must(t, e.Close())
 	return p, want
 }
@@ -244,7 +244,7 @@ func TestInspectCheckpoint(t *testing.T) {
 	fill(t, e, 0, 300)
 	must(t, e.Checkpoint("store"))
 	want := rowsOf(t, e)
-	want["counter count"] = fmt.Sprint(e.present.Load().counters.get([]byte("count")))
+	want["counter count"] = fmt.Sprint(e.present.Load().counters.Get([]byte("count")))
 	fill(t, e, 300, 320)
 	before := pictureOf(t, fs, "store")
 	x := examine(t, fs)
@@ -516,7 +516,7 @@ func TestFilesAreACopy(t *testing.T) {
 	}
 	e := opened(t, func(o *Options) { o.FS = fs })
 	got := rowsOf(t, e)
-	got["counter count"], got["counter other"] = fmt.Sprint(e.present.Load().counters.get([]byte("count"))), fmt.Sprint(e.present.Load().counters.get([]byte("other")))
+	got["counter count"], got["counter other"] = fmt.Sprint(e.present.Load().counters.Get([]byte("count"))), fmt.Sprint(e.present.Load().counters.Get([]byte("other")))
 	if !maps.Equal(got, want) {
 		t.Errorf("opened: %d rows, want %d", len(got), len(want))
 	}

@@ -60,7 +60,7 @@ func (v *view) apply(record []byte, b *engine.Batch) (seq uint64, err error) {
 	e.reached(seq)
 	e.commits.Add(1)
 	e.appended.Add(int64(len(record)))
-	g.counters.add(b)
+	g.counters.Add(b)
 	if err = g.set.Apply(b, seq); err != nil {
 		// The journal has the commit, memory has a part of it: a restart repairs that,
 		// and no commit may follow until then.

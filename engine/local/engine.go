@@ -396,7 +396,7 @@ func (e *Engine) Counter(key []byte) (int64, error) {
 	if err := e.usable(); err != nil {
 		return 0, err
 	}
-	return e.present.Load().counters.get(key), nil
+	return e.present.Load().counters.Get(key), nil
 }
 
 // Committed implements engine.Engine.

@@ -266,6 +266,9 @@ func (e *Engine) Reserve(bytes int64) {
 	e.limitRows()
 }
 
+// Share is the most that rows may take of a budget.
+func (e *Engine) Share(memory int64) int64 { return RowShare(memory) }
+
 // limitRows sets the limits of rows. memory.mu is held.
 func (e *Engine) limitRows() {
 	rows, dirty := e.memory.budget.limits(e.memory.reserved)

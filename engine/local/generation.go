@@ -2,9 +2,7 @@ package local
 
 import (
 	"fmt"
-	"maps"
 	"math"
-	"sync"
 	"sync/atomic"
 
 	"redoubt/engine"
@@ -21,7 +19,7 @@ import (
 // generation. Figures of a set (Bytes, Dirty) need no pin.
 type generation struct {
 	set      *resident.Set
-	counters counters
+	counters *resident.Counters
 	pins     atomic.Int64  // one of them is that of the engine, while the generation is the present one
 	replaced chan struct{} // closed when another one is the present one
 	ended    func()
@@ -70,7 +68,7 @@ func (e *Engine) newGeneration() (g *generation, seq uint64, base []byte, err er
 	if err != nil {
 		return nil, 0, nil, err
 	}
-	g = &generation{set: resident.New(e.unit, empty), counters: counters{m: counts}, replaced: make(chan struct{})}
+	g = &generation{set: resident.New(e.unit, empty), counters: resident.NewCounters(counts), replaced: make(chan struct{})}
 	g.ended = func() { e.retired.Delete(g) }
 	g.pins.Store(1)
 	g.set.Pin(e.pinned)
@@ -123,7 +121,7 @@ func (g *generation) take(seq uint64, payload []byte, b *engine.Batch) error {
 	if err := readRecord(payload, b); err != nil {
 		return fmt.Errorf("commit %d: %w", seq, err)
 	}
-	g.counters.add(b)
+	g.counters.Add(b)
 	return g.set.Apply(b, seq)
 }
 
@@ -148,47 +146,4 @@ func (r *replayer) replay(seq uint64, payload []byte) error {
 	r.bytes += int64(len(payload))
 	r.count++
 	return r.g.take(seq, payload, &r.batch)
-}
-
-// counters are sums that commits add to.
-type counters struct {
-	mu sync.Mutex
-	m  map[string]int64
-}
-
-func (c *counters) add(b *engine.Batch) {
-	locked := false
-	for key, delta := range b.Counters() {
-		if !locked {
-			locked = true
-			c.mu.Lock()
-		}
-		c.m[string(key)] += delta
-	}
-	if locked {
-		c.mu.Unlock()
-	}
-}
-
-func (c *counters) get(key []byte) int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.m[string(key)]
-}
-
-func (c *counters) copy() map[string]int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return maps.Clone(c.m)
-}
-
-// forget drops counters that are zero and whose rows the round has deleted.
-func (c *counters) forget(sums map[string]int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for key, sum := range sums {
-		if sum == 0 && c.m[key] == 0 {
-			delete(c.m, key)
-		}
-	}
 }

@@ -218,7 +218,7 @@ func (i *Inspection) State(progress func(done, total int64)) (*State, error) {
 	}
 	e.present.Store(g)
 	e.checkpoint.Store(seq)
-	s := &State{Counters: g.counters.m, Last: seq, set: g.set}
+	s := &State{Last: seq, set: g.set}
 	var batch engine.Batch
 	var done int64
 	_, err = i.WalkJournal(func(at journal.Entry) error {
@@ -236,6 +236,7 @@ func (i *Inspection) State(progress func(done, total int64)) (*State, error) {
 	})
 	if err == nil {
 		g.set.SetLoadStamp(s.Last)
+		s.Counters = g.counters.Copy()
 		s.Snapshot, err = e.Snapshot()
 	}
 	if err != nil {

@@ -246,7 +246,7 @@ func dump(t testing.TB, e *Engine) string {
 	var b strings.Builder
 	b.WriteString(steps(it, 1<<30))
 	must(t, it.Close())
-	sums := e.present.Load().counters.copy()
+	sums := e.present.Load().counters.Copy()
 	maps.DeleteFunc(sums, func(_ string, sum int64) bool { return sum == 0 })
 	for _, key := range slices.Sorted(maps.Keys(sums)) {
 		fmt.Fprintf(&b, "%q+%d ", key, sums[key])

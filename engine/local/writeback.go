@@ -150,7 +150,7 @@ func (e *Engine) writeBack() (err error) {
 	var appended int64
 	g.set.Cut(func() {
 		seq, appended = e.applied.Load(), e.appended.Load()
-		sums = g.counters.copy()
+		sums = g.counters.Copy()
 	})
 	if seq == e.checkpoint.Load() {
 		return nil
@@ -199,7 +199,7 @@ func (e *Engine) writeBack() (err error) {
 	e.checkpoint.Store(seq) // after the last Finish: see resident.Snapshot
 	e.checkpointAt.Store(time.Now().UnixNano())
 	e.settledBytes.Store(appended)
-	g.counters.forget(sums)
+	g.counters.Forget(sums)
 	e.roundRows.Add(b.rows)
 	e.roundBytes.Add(b.bytes)
 	if e.full.Load() != nil {

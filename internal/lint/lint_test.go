@@ -93,7 +93,7 @@ var vendors = map[string]string{
 }
 
 // engines are concrete engines: only the program itself and tests choose one.
-var engines = []string{"redoubt/engine/cql", "redoubt/engine/local", "redoubt/engine/mem", "redoubt/engine/tikv"}
+var engines = []string{"redoubt/engine/cql", "redoubt/engine/local", "redoubt/engine/mem", "redoubt/engine/memory", "redoubt/engine/tikv"}
 
 func TestImportsPointDownwards(t *testing.T) {
 	t.Parallel()

@@ -17,6 +17,7 @@ import (
 	"redoubt/engine/enginetest"
 	"redoubt/engine/local"
 	"redoubt/engine/mem"
+	"redoubt/engine/memory"
 	"redoubt/engine/partition"
 	"redoubt/internal/partmem"
 	"redoubt/internal/sharedmem"
@@ -194,6 +195,8 @@ func openEngine(t testing.TB, o Options, log *slog.Logger) (engine.Engine, error
 		return Partitioned(partmem.New().Open(), log)
 	case "", "mem":
 		return mem.New(), nil
+	case "memory":
+		return memory.Open(memory.Options{Unit: keyspace.Unit, Logger: log}), nil
 	case "cold":
 		return newCold(), nil
 	case "local":

@@ -13,7 +13,7 @@ import (
 
 // Memory is the breakdown of the process's memory.
 type Memory struct {
-	Used    int64 // Go's memory and the engine's outside of it
+	Used    int64 // Go's memory and the engine's outside of it, or what counts against maxmemory
 	Heap    int64 // live and not yet collected objects
 	resting int64 // mapped and free
 	stacks  int64
@@ -64,6 +64,9 @@ func (r *Reporter) memory(s *Store) Memory {
 		m.offHeap = s.MemoryBytes
 	}
 	m.Used = v(0) - v(1) - m.resting + m.offHeap
+	if s.Counted > 0 {
+		m.Used = s.Counted
+	}
 	if m.RSS = residentBytes(); m.RSS == 0 { // not on Linux
 		m.RSS = v(0) - v(1) + m.offHeap
 	}

@@ -48,7 +48,7 @@ func TestModel(t *testing.T) {
 func TestModelInMulti(t *testing.T) {
 	t.Parallel()
 	list := []target{modelTarget{}}
-	for i, o := range []testserver.Options{{Engine: "mem"}, {Engine: "mem", Pipes: true}, {Engine: "local"}, {Engine: "cold"}, {Engine: "contended"}} {
+	for i, o := range []testserver.Options{{Engine: "mem"}, {Engine: "mem", Pipes: true}, {Engine: "memory"}, {Engine: "local"}, {Engine: "cold"}, {Engine: "contended"}} {
 		s := redoubtTarget(t, o, false, 1+i*i*5)
 		s.multi = true
 		list = append(list, s)

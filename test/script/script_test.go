@@ -91,7 +91,7 @@ func TestScripts(t *testing.T) {
 	names, paths := scripts(t)
 	for _, name := range names {
 		f := load(t, name, paths[name])
-		for _, o := range []testserver.Options{{Engine: "mem"}, {Engine: "local"}, {Engine: "tight"}, {Engine: "cold"}, {Engine: "contended"}, {Engine: "mem", Pipes: true}} {
+		for _, o := range []testserver.Options{{Engine: "mem"}, {Engine: "memory"}, {Engine: "local"}, {Engine: "tight"}, {Engine: "cold"}, {Engine: "contended"}, {Engine: "mem", Pipes: true}} {
 			for _, proto := range []int{2, 3} {
 				half := proto == 2+len(name)%2
 				// The race detector takes its time: those that share most.

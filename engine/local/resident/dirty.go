@@ -14,8 +14,11 @@ import (
 // them back (Return). A row that is changed during the round moves to the new list and is
 // left to the next round: the journal has the new state.
 
-// mark makes a row dirty, in the current list.
+// mark makes a row dirty, in the current list, if there is a store.
 func (s *Set) mark(p *part, ref arena.Ref, r row) {
+	if s.storeless {
+		return
+	}
 	if r.is(dirty) {
 		list := r.list()
 		if list == int(p.cur) {

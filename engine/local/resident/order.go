@@ -62,3 +62,19 @@ func (s *Set) lockOrdered(p *part) {
 		p.mu.Unlock()
 	}
 }
+
+// Disorder drops the trees of small parts that were not walked since the last call, in n parts
+// from number no on. It returns the number to go on from.
+func (s *Set) Disorder(no, n int) int {
+	for range n {
+		if p := s.parts[no].Load(); p != nil {
+			p.mu.Lock()
+			if p.walks.Load() == 0 {
+				s.disorder(p)
+			}
+			p.mu.Unlock()
+		}
+		no = (no + 1) % parts
+	}
+	return no
+}

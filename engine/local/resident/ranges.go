@@ -85,6 +85,9 @@ func (s *Set) deleteRange(nos []uint16, lo, hi []byte, seq, newest uint64) {
 		if Part(hi) > int(no) {
 			d.hi = PartKey(int(no) + 1)
 		}
+		if s.storeless {
+			d.storedAt = 0 // nothing needs to hide rows of a store
+		}
 		whole := len(d.lo) == s.unit(d.lo) && isSuccessor(d.lo, d.hi)
 		if whole && p.othersComplete {
 			p.units.forget(d.lo) // it has no rows now, so it is complete

@@ -58,6 +58,7 @@ type Set struct {
 	hand          hand
 	filter        keyFilter
 	pinning       pinning
+	storeless     bool // see NewStoreless
 }
 
 // part is the rows whose keys share their first two bytes.
@@ -102,6 +103,15 @@ func New(unit func(key []byte) int, empty bool) *Set {
 			s.vacant[i].Store(math.MaxUint64)
 		}
 	}
+	return s
+}
+
+// NewStoreless makes an empty set that has no store behind it: all that there is, is resident.
+// Its rows are never dirty, and a deleted row goes at once, unless a snapshot needs it. A
+// reader may take Unknown for Absent.
+func NewStoreless(unit func(key []byte) int) *Set {
+	s := New(unit, true)
+	s.storeless = true
 	return s
 }
 
@@ -507,7 +517,7 @@ func (s *Set) delete(p *part, key []byte, hash uint64, seq, newest uint64) error
 	if r.is(dead) && !r.is(dirty) && !p.pending() {
 		return nil // known not to exist
 	}
-	if newest == 0 && !r.is(stored) && r.is(dirty) && r.list() == int(p.cur) {
+	if newest == 0 && !r.is(stored) && r.is(dirty) && r.list() == int(p.cur) || s.storeless && len(p.undo[string(key)]) == 0 {
 		s.remove(p, ref, r, hash) // neither the store nor a snapshot has it
 		return nil
 	}

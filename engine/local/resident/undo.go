@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"redoubt/engine"
 )
 
 // Snapshots by undo versions. While a snapshot is open, a commit that changes a row first saves
@@ -167,12 +169,25 @@ func (s *Set) CloseSnapshot(snap Snapshot) {
 			if delete(t.p.undo, t.key); len(t.p.undo) == 0 {
 				t.p.undo = nil // a map never gives its memory back
 			}
+			if s.storeless {
+				s.bury(t.p, []byte(t.key))
+			}
 		} else {
 			t.p.undo[t.key] = vs
 		}
 		t.p.mu.Unlock()
 	}
 	s.clearing.nudge()
+}
+
+// bury removes a deleted row that was kept for snapshots.
+func (s *Set) bury(p *part, key []byte) {
+	hash := engine.Hash(key)
+	if ref := s.find(p, hash, key); ref != 0 {
+		if r := s.row(ref); r.is(dead) {
+			s.remove(p, ref, r, hash)
+		}
+	}
 }
 
 // nudge wakes the clearing of deleted rows, which may wait for a snapshot to be closed.
