@@ -75,7 +75,7 @@ func TestLoadErrors(t *testing.T) {
 		{"loadmodule /x.so", "Redoubt loads no modules"},
 		{"appendfilename a/b", "appendfilename can't be a path, just a filename"},
 		{"replicaof 1.2.3.4 99999", "Invalid master port"},
-		{"engine disk", "argument(s) must be one of the following: local, mem, tikv, cql"},
+		{"engine disk", "argument(s) must be one of the following: local, memory, tikv, cql"},
 		{"include " + loop, "include directives are nested too deeply"},
 	} {
 		err := NewWithMemory(0).Load("x.conf", strings.NewReader("# one\n\n"+test.text+"\n"))
