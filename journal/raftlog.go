@@ -32,18 +32,20 @@ var ErrOrder = errors.New("this cannot follow in the log")
 
 // Applied says what the owner of a log has applied durably to its own tables: all records
 // up to Position, which are the entries up to Index, and nothing that is not committed.
-// Term is the term of the entry at Index.
+// Term is the term of the entry at Index. The tables may have parts of the entries up to
+// Committed already, so that only the state after all of those is whole again.
 type Applied struct {
 	Position    uint64
 	Index, Term uint64
+	Committed   uint64 // at least Index, if it is known
 }
 
 // appliedSize is how many bytes Append adds.
-const appliedSize = 24
+const appliedSize = 32
 
-// Append appends the bytes of a to b: position, index and term.
+// Append appends the bytes of a to b: position, index, term and committed.
 func (a Applied) Append(b []byte) []byte {
-	for _, n := range []uint64{a.Position, a.Index, a.Term} {
+	for _, n := range []uint64{a.Position, a.Index, a.Term, a.Committed} {
 		b = binary.BigEndian.AppendUint64(b, n)
 	}
 	return b
@@ -54,7 +56,7 @@ func ParseApplied(b []byte) (a Applied, rest []byte, err error) {
 	if len(b) < appliedSize {
 		return a, nil, fmt.Errorf("%w: how far the tables are in the log takes %d bytes, there are %d", ErrCorrupt, appliedSize, len(b))
 	}
-	for i, n := range []*uint64{&a.Position, &a.Index, &a.Term} {
+	for i, n := range []*uint64{&a.Position, &a.Index, &a.Term, &a.Committed} {
 		*n = binary.BigEndian.Uint64(b[8*i:])
 	}
 	return a, b[appliedSize:], nil
@@ -140,7 +142,8 @@ func (r *RaftLog) adopt(c *cursor, have Applied) error {
 	case have.Index > l.base.index && l.term(have.Index) != have.Term:
 		return fmt.Errorf("%w: %s: entry %d has term %d, the tables have one of term %d: take this node out and let it join anew", ErrCorrupt, c.dir, have.Index, l.term(have.Index), have.Term)
 	}
-	l.commit = max(l.commit, have.Index)
+	// What was committed is on disk as soon as the tables are, the newest mark perhaps not.
+	l.commit = max(l.commit, have.Index, min(have.Committed, l.last))
 	r.line = *l
 	return nil
 }
@@ -324,7 +327,7 @@ func (r *RaftLog) Applied(index uint64) (Applied, error) {
 	}
 	r.j.mu.Lock()
 	defer r.j.mu.Unlock()
-	a := Applied{Index: index, Term: term, Position: r.j.Last()}
+	a := Applied{Index: index, Term: term, Position: r.j.Last(), Committed: r.line.commit}
 	if points := r.line.points; len(points) > 0 {
 		a.Position = points[max(0, r.line.at(index))].seq - 1
 	}

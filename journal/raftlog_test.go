@@ -366,6 +366,14 @@ func TestRaftLogMatchesTables(t *testing.T) {
 			t.Errorf("%+v: %v, want %q", c.have, err, c.want)
 		}
 	}
+	// What the tables may have by half is replayed, though no record says that it is committed.
+	for _, c := range []struct{ committed, want uint64 }{{0, 3}, {2, 3}, {99, 4}} {
+		r := mustOpenRaft(t, Options{FS: fs}, Applied{Position: 1, Index: 1, Term: 1, Committed: c.committed})
+		if n := uint64(len(r.replayed)); r.Committed() != c.want || n != c.want-1 {
+			t.Errorf("with %d committed: %d are, %d were replayed", c.committed, r.Committed(), n)
+		}
+		ok(t, r.Close())
+	}
 	// A node that got its tables from another begins with a log of its own.
 	_, empty := newFS(t)
 	have := Applied{Position: 70, Index: 50, Term: 7}

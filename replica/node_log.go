@@ -74,6 +74,7 @@ func (n *Node) Sync(uint64) error { return n.log.Sync(n.log.Position()) }
 // Base implements journal.Log.
 func (n *Node) Base(index uint64) ([]byte, error) {
 	a, err := n.log.Applied(index)
+	a.Committed = max(a.Committed, n.Durable()) // the log is told a little later
 	return a.Append(nil), err
 }
 
