@@ -21,7 +21,8 @@ import (
 //	part     the number of the partition (partition.Layout); -1 has what the store is
 //	row      the row's key; the empty one is the sentinel, which exists in each partition that
 //	         was ever changed, so that its static columns are read also if no row is found
-//	value    the row's value and version (partition/row.go)
+//	value    the row's value and version (partition/row.go); the sentinel's: the partition's
+//	         note (partition/gap.go)
 //	ver      static: the partition's version
 //	lock     static: the lock of a transaction over several partitions
 //	staged   static: what that transaction writes here

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
@@ -41,7 +43,7 @@ func newStore(session *gocql.Session, o Options) *store {
 	s.forwardRest = read + ` AND row >= ? LIMIT ?`
 	s.backward = read + ` AND row >= ? AND row < ? ORDER BY row DESC LIMIT ?`
 	s.backwardRest = read + ` AND row >= ? ORDER BY row DESC LIMIT ?`
-	s.trace = `SELECT row, ver, lock, last[?], done[?], staged FROM ` + s.table + in + ` AND row = ?`
+	s.trace = `SELECT row, value, ver, lock, last[?], done[?], staged FROM ` + s.table + in + ` AND row = ?`
 	for _, k := range []kind{{}, {create: true}, {lock: true}, {create: true, lock: true}, {locked: true}, {locked: true, unlock: true}} {
 		set, condition := `ver = ?`, ` IF ver = ? AND lock = null`
 		if k.lock {
@@ -84,10 +86,17 @@ func (s *store) level(l partition.Level) gocql.Consistency {
 	return gocql.Quorum
 }
 
+// warnedFrom is from how many deleted rows on that a read has passed over Cassandra warns
+// (tombstone_warn_threshold), unless it is told otherwise.
+const warnedFrom = 1000
+
 // Read implements partition.Store.
 func (s *store) Read(ctx context.Context, q *partition.Query) (a partition.Answer, err error) {
 	var query *gocql.Query
-	lo, limit := q.Lo, q.Limit+1
+	lo, limit := q.Lo, q.Limit
+	if limit > 1 {
+		limit++ // tells whether there are more
+	}
 	if len(lo) == 0 {
 		lo = sentinel // which is one of the rows
 		limit++
@@ -119,6 +128,9 @@ func (s *store) Read(ctx context.Context, q *partition.Query) (a partition.Answe
 		if len(lock) > 0 {
 			a.Lock = lock
 		}
+		if len(row) == 0 {
+			a.Note = value
+		}
 		if q.Keys == nil && len(a.Rows) == q.Limit && len(row) > 0 {
 			a.More = true
 			break
@@ -128,8 +140,15 @@ func (s *store) Read(ctx context.Context, q *partition.Query) (a partition.Answe
 		}
 		row, value, lock = nil, nil, nil
 	}
+	warned := slices.ContainsFunc(iter.Warnings(), func(w string) bool { return strings.Contains(w, "tombstone") })
 	if err := iter.Close(); err != nil {
 		return partition.Answer{}, readError(ctx, err)
+	}
+	if q.Keys == nil && q.Limit == 1 && len(a.Rows) == 1 {
+		a.More = true
+	}
+	if warned {
+		a.Passed = warnedFrom
 	}
 	if q.Keys == nil && !a.Known && len(q.Lo) == 0 && q.Hi == nil {
 		a.Known = true // not even the sentinel
@@ -143,7 +162,7 @@ func (s *store) Trace(ctx context.Context, part int, owner int32, txn []byte) (t
 	var version, last *int64
 	var decided *bool
 	err = s.session.Query(s.trace, owner, hex.EncodeToString(txn), s.o.Prefix, part, sentinel).Consistency(levels[s.o.Serial]).
-		ScanContext(ctx, &row, &version, &t.Lock, &last, &decided, &t.Staged)
+		ScanContext(ctx, &row, &t.Note, &version, &t.Lock, &last, &decided, &t.Staged)
 	if err == gocql.ErrNotFound {
 		return partition.Trace{}, nil
 	}
@@ -176,8 +195,8 @@ func (s *store) Change(ctx context.Context, c *partition.Change) (applied bool, 
 	}
 	b.Query(s.update[k], args...)
 	b.Query(s.note, c.Owner, c.To, s.o.Prefix, c.Part)
-	if k.create {
-		b.Query(s.insert, s.o.Prefix, c.Part, sentinel, sentinel)
+	if k.create || c.Note != nil {
+		b.Query(s.insert, s.o.Prefix, c.Part, sentinel, append(sentinel, c.Note...))
 	}
 	if c.Decide != nil {
 		b.Query(s.decide, hex.EncodeToString(c.Decide), s.o.Prefix, c.Part)

@@ -109,7 +109,7 @@ func (v *view) commitOne(part int, p *piece) error {
 	s := v.seen[part]
 	for range maxMoves {
 		if s != nil {
-			c.base, c.read = s.version, &s.read
+			c.base, c.read, c.gaps, c.spent = s.version, &s.read, s.gaps, s.empties(p)
 		}
 		c.err = nil
 		err := v.e.commit(v.e.gateOf(part), c)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 
 	"redoubt/engine"
 )
@@ -21,10 +22,14 @@ type gate struct {
 	queue []*turn
 
 	// Used by whoever has the turn.
-	version int64 // newest known version; -1: not known
-	known   bool
-	past    []passed // changes by this process, each from the version of the one before it
-	forget  [][]byte // decisions that nobody needs; protected by mu
+	version     int64 // newest known version; -1: not known
+	known       bool
+	full        bool     // gaps are those of the version
+	gaps        gaps     //
+	past        []passed // changes by this process, each from the version of the one before it
+	growing     map[string]int
+	remembering atomic.Bool // a gap that a read has found is about to be stored
+	forget      [][]byte    // decisions that nobody needs; protected by mu
 }
 
 // passed is a change that this process has made.
@@ -46,6 +51,8 @@ type turn struct {
 type pending struct {
 	ctx    context.Context
 	base   int64 // the version that the view has seen; -1: it has read nothing
+	gaps   gaps  // of that version
+	spent  []emptied
 	piece  *piece
 	wrote  footprint
 	read   *footprint // nil: nothing
@@ -143,17 +150,13 @@ func (e *Engine) commit(g *gate, p *pending) error {
 // returns the others, which can be tried in another change. The caller has the turn.
 func (e *Engine) commitGroup(g *gate, group []*pending) (left []*pending) {
 	lead := group[0]
-	if err := e.learn(lead.ctx, g); err != nil {
+	if err := e.learn(lead.ctx, g, group...); err != nil {
 		return fail(group, err)
-	}
-	for _, p := range group {
-		if p.base > g.version { // its view has seen a change by another process
-			g.learned(p.base)
-		}
 	}
 	c := &Change{Part: g.part, From: g.version, To: after(g.version), Owner: e.owner}
 	var wrote footprint
 	var going []*pending
+	var spent []emptied
 	for _, p := range group {
 		switch {
 		case p.ctx.Err() != nil:
@@ -167,13 +170,14 @@ func (e *Engine) commitGroup(g *gate, group []*pending) (left []*pending) {
 		default:
 			p.piece.fill(c)
 			wrote.addAll(&p.wrote)
-			going = append(going, p)
+			going, spent = append(going, p), append(spent, p.spent...)
 		}
 	}
 	if len(going) == 0 {
 		return left
 	}
 	c.Forget = g.dropped()
+	gaps := g.noteGaps(c, spent)
 	applied, now, err := e.change(going[0].ctx, c)
 	switch {
 	case err != nil:
@@ -181,10 +185,11 @@ func (e *Engine) commitGroup(g *gate, group []*pending) (left []*pending) {
 		fail(going, err)
 	case applied:
 		g.pass(c, wrote)
+		g.gaps = gaps
 		e.figures.together.Add(int64(len(going) - 1))
 	default:
 		g.drop(c.Forget...)
-		g.learned(now.Version)
+		g.moved(now.Version)
 		if now.Lock != nil {
 			if err := e.clear(going[0].ctx, g.part, now); err != nil {
 				return fail(append(going, left...), err)
@@ -203,21 +208,46 @@ func fail(group []*pending, err error) []*pending {
 	return nil
 }
 
-// learn ensures that the version of a partition is known.
-func (e *Engine) learn(ctx context.Context, g *gate) error {
-	if g.known {
+// learn ensures that the version of a partition is known, and its gaps, if any of a group
+// can go on it.
+func (e *Engine) learn(ctx context.Context, g *gate, group ...*pending) error {
+	blind := len(group) == 0
+	for _, p := range group {
+		// Its view may have seen a change by another process.
+		if p.base >= 0 && (!g.known || p.base > g.version || p.base == g.version && !g.full) {
+			g.learned(p.base, p.gaps)
+		}
+		blind = blind || p.base < 0
+	}
+	if g.known && (g.full || !blind) {
 		return nil
 	}
 	t, err := e.store.Trace(ctx, g.part, e.owner, nil)
 	if err != nil {
 		return e.note(err)
 	}
-	g.learned(t.Version)
-	return nil
+	return g.learnedState(t.State)
 }
 
-func (g *gate) learned(version int64) { g.version, g.known, g.past = version, true, nil }
-func (g *gate) lose()                 { g.known, g.past = false, nil }
+func (g *gate) learned(version int64, gaps gaps) {
+	g.version, g.known, g.full, g.gaps, g.past = version, true, true, gaps, nil
+}
+
+func (g *gate) learnedState(s State) error {
+	gaps, err := decodeGaps(s.Note)
+	if err == nil {
+		g.learned(s.Version, gaps)
+	}
+	return err
+}
+
+// moved notes a version of which the gaps are not known: only a commit of which the view has
+// seen that version can go on it.
+func (g *gate) moved(version int64) {
+	g.version, g.known, g.full, g.gaps, g.past = version, true, false, nil, nil
+}
+
+func (g *gate) lose() { g.known, g.full, g.gaps, g.past = false, false, nil, nil }
 
 // pass notes a change that was made.
 func (g *gate) pass(c *Change, wrote footprint) {

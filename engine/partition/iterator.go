@@ -22,6 +22,7 @@ type iterator struct {
 	rest    *Span // what is left to be read of the partition; nil: it is not begun
 	limit   int
 	passed  int               // pages read
+	gaps    gaps              // of the partition, if v is nil
 	ahead   map[int]chan page // first pages of the next partitions, by index
 	rows    []Row
 	at      int
@@ -106,35 +107,90 @@ func (it *iterator) page() error {
 			return err
 		}
 	}
-	var p page
-	if fetched, ok := it.ahead[it.next]; ok {
-		delete(it.ahead, it.next)
-		p = <-fetched
-	} else {
-		p.Answer, p.err = it.read(&Query{Part: part, Lo: it.rest.Lo, Hi: it.rest.Hi, Reverse: it.reverse, Limit: it.limit, Level: Fresh})
-	}
-	if p.err != nil {
-		return p.err
+	a, behind, err := it.fetch(part)
+	if err != nil {
+		return err
 	}
 	it.fetchAhead()
-	a := p.Answer
 	it.rows, it.limit = a.Rows, min(2*it.limit, lastPage)
+	covered := *it.rest
 	if n := len(a.Rows); a.More && n > 0 {
 		last := a.Rows[n-1].Key
-		if it.reverse {
-			it.rest.Hi = last
-		} else {
-			it.rest.Lo = append(bytes.Clone(last), 0)
+		behind = &Span{it.rest.Lo, last}
+		if !it.reverse {
+			behind = &Span{append(bytes.Clone(last), 0), it.rest.Hi}
 		}
+	}
+	if behind != nil && it.reverse {
+		covered.Lo = behind.Hi
+	} else if behind != nil {
+		covered.Hi = behind.Lo
+	}
+	it.note(part, covered, &a)
+	if it.rest = behind; behind != nil {
 		return nil
 	}
-	it.rest = nil
+	it.gaps = nil
 	if it.reverse {
 		it.next--
 	} else {
 		it.next++
 	}
 	return nil
+}
+
+// fetch reads the first rows of what is left of a partition, and tells what is left behind a
+// gap that it leaves out.
+func (it *iterator) fetch(part int) (a Answer, behind *Span, err error) {
+	if fetched, ok := it.ahead[it.next]; ok {
+		delete(it.ahead, it.next)
+		p := <-fetched
+		it.gaps, _ = decodeGaps(p.Note)
+		return p.Answer, nil, p.err
+	}
+	for {
+		var version int64
+		gaps := it.gaps
+		if it.v != nil {
+			version, gaps = it.v.seen[part].version, it.v.seen[part].gaps
+		}
+		first, behind, ok := gaps.next(*it.rest, it.reverse)
+		if !ok {
+			return Answer{}, nil, nil
+		}
+		a, err = it.read(&Query{Part: part, Lo: first.Lo, Hi: first.Hi, Reverse: it.reverse, Limit: it.limit, Level: Fresh})
+		if err != nil || it.v == nil || it.v.seen[part].version == version {
+			return a, behind, err
+		}
+		// What was read belongs to a newer version than the gaps.
+	}
+}
+
+// note has the view remember what it has seen, and the store where rows begin behind many
+// that were deleted.
+func (it *iterator) note(part int, covered Span, a *Answer) {
+	if a.Passed >= costly {
+		it.e.figures.passed.Add(1)
+	}
+	if it.v == nil {
+		if len(it.gaps) == 0 && len(a.Note) > 0 {
+			it.gaps, _ = decodeGaps(a.Note) // a walk without them is only slow
+		}
+		return
+	}
+	s := it.v.seen[part]
+	s.saw(covered, a.Rows, it.reverse)
+	if a.Passed < costly || len(a.Rows) > 1 {
+		return // it is not known that the deleted rows lie before the first one
+	}
+	if len(a.Rows) > 0 && it.reverse {
+		covered.Lo = append(bytes.Clone(a.Rows[0].Key), 0)
+	} else if len(a.Rows) > 0 {
+		covered.Hi = a.Rows[0].Key
+	}
+	if before(covered.Lo, covered.Hi) {
+		it.e.remember(part, s, covered)
+	}
 }
 
 // fetchAhead fetches the first pages of the partitions that come next, while the iterator walks
@@ -168,7 +224,10 @@ func (it *iterator) enter(part int) error {
 	if it.rest.Lo == nil && !it.reverse {
 		return nil // the first page shows the state
 	}
-	_, err := it.read(&Query{Part: part, Keys: [][]byte{nil}, Level: Fresh})
+	a, err := it.read(&Query{Part: part, Keys: [][]byte{nil}, Level: Fresh})
+	if err == nil {
+		it.gaps, err = decodeGaps(a.Note)
+	}
 	return err
 }
 

@@ -104,6 +104,11 @@ func (e *Engine) apply(ctx context.Context, part int, l lock) error {
 		}
 		c := &Change{Part: part, From: t.Version, To: after(t.Version), Owner: -e.owner, Locked: true, Unlock: true}
 		p.fill(c)
+		gaps, err := decodeGaps(t.Note)
+		if err != nil {
+			return err
+		}
+		c.store(gaps, gaps)
 		applied, _, err := e.change(ctx, c)
 		if err != nil {
 			return err

@@ -37,6 +37,7 @@ type many struct {
 	staged  map[int][]byte
 	mu      sync.Mutex
 	locked  map[int]int64 // the versions that the locks have made
+	gaps    map[int]gaps  // of the locked partitions
 	refused map[int]State
 }
 
@@ -106,7 +107,7 @@ func (m *many) prepare() error {
 			break
 		}
 	}
-	m.locked, m.refused = make(map[int]int64), make(map[int]State)
+	m.locked, m.gaps, m.refused = make(map[int]int64), make(map[int]gaps), make(map[int]State)
 	err := eachAtOnce(m.pieces, m.lockOne)
 	if err == nil && len(m.refused) == 0 {
 		return nil
@@ -121,16 +122,16 @@ func (m *many) prepare() error {
 // lockOne locks a partition from the version that the view has seen.
 func (m *many) lockOne(part int, _ *piece) error {
 	g := m.e.gateOf(part)
-	from := int64(0)
+	from, gaps := int64(0), gaps(nil)
 	if s := m.v.seen[part]; s != nil {
-		from = s.version
-		if p := (&pending{base: s.version, read: &s.read, wrote: m.pieces[part].wrote()}); g.known && g.passes(p) {
-			from = g.version
+		from, gaps = s.version, s.gaps
+		if p := (&pending{base: s.version, read: &s.read, wrote: m.pieces[part].wrote()}); g.known && g.full && g.passes(p) {
+			from, gaps = g.version, g.gaps
 		}
 	} else if err := m.e.learn(m.v.ctx, g); err != nil {
 		return err
 	} else {
-		from = g.version
+		from, gaps = g.version, g.gaps
 	}
 	c := &Change{Part: part, From: from, To: after(from), Owner: m.e.owner, Lock: m.lock.encode(), Staged: m.staged[part]}
 	if part == m.lock.primary {
@@ -147,7 +148,7 @@ func (m *many) lockOne(part int, _ *piece) error {
 	case err != nil:
 		return err
 	case applied:
-		m.locked[part] = c.To
+		m.locked[part], m.gaps[part] = c.To, gaps
 	default:
 		m.refused[part] = now
 	}
@@ -187,6 +188,7 @@ func (m *many) decide() error {
 	from := m.locked[primary]
 	c := &Change{Part: primary, From: from, To: after(from), Owner: m.e.owner, Locked: true, Unlock: true, Decide: m.lock.id}
 	m.pieces[primary].fill(c)
+	gaps := c.store(m.gaps[primary], m.gaps[primary])
 	g := m.e.gateOf(primary)
 	c.Forget = g.dropped()
 	applied, now, err := m.e.change(m.v.ctx, c)
@@ -198,7 +200,7 @@ func (m *many) decide() error {
 		m.release()
 		return fmt.Errorf("partition %d has version %d instead of the lock's: %w", primary, now.Version, engine.ErrConflict)
 	}
-	g.learned(c.To)
+	g.learned(c.To, gaps)
 	return nil
 }
 
@@ -236,12 +238,13 @@ func (m *many) finishOne(ctx context.Context, part int) error {
 	}
 	c := &Change{Part: part, From: m.locked[part], To: after(m.locked[part]), Owner: m.e.owner, Locked: true, Unlock: true}
 	p.fill(c)
+	gaps := c.store(m.gaps[part], m.gaps[part])
 	applied, _, err := m.e.change(ctx, c)
 	if err != nil {
 		return err
 	}
 	if applied {
-		m.e.gateOf(part).learned(c.To)
+		m.e.gateOf(part).learned(c.To, gaps)
 		return nil
 	}
 	return m.e.apply(ctx, part, m.lock)
@@ -270,8 +273,8 @@ func (e *Engine) Fence() error {
 				c := &Change{Part: part, From: t.Version, To: after(t.Version), Owner: e.owner}
 				var applied bool
 				if applied, _, err = e.change(ctx, c); applied {
-					g.learned(c.To)
-					return nil
+					t.Version = c.To
+					return g.learnedState(t.State)
 				}
 			}
 			if err != nil && !engine.Transient(err) && !errors.Is(err, engine.ErrUnknownOutcome) {

@@ -207,7 +207,7 @@ func (e *Engine) Capabilities() engine.Capabilities {
 
 // figures are counted for INFO.
 type figures struct {
-	commits, conflicts, unknown, unavailable, changes, together, many, resolved, aborted, waits atomic.Int64
+	commits, conflicts, unknown, unavailable, changes, together, many, resolved, aborted, waits, passed atomic.Int64
 }
 
 // Stats implements engine.Engine.
@@ -220,7 +220,7 @@ func (e *Engine) Stats() engine.Stats {
 	}{
 		{"store_conflicts", &f.conflicts}, {"store_unknown_outcomes", &f.unknown}, {"store_unavailable", &f.unavailable},
 		{"store_changes", &f.changes}, {"store_commits_together", &f.together}, {"store_commits_of_many_partitions", &f.many},
-		{"store_locks_resolved", &f.resolved}, {"store_transactions_aborted", &f.aborted}, {"store_view_waits", &f.waits},
+		{"store_locks_resolved", &f.resolved}, {"store_transactions_aborted", &f.aborted}, {"store_view_waits", &f.waits}, {"store_reads_over_deleted_rows", &f.passed},
 	} {
 		s.Detail = append(s.Detail, engine.Stat{Name: d.name, Value: d.n.Load()})
 	}

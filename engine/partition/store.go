@@ -47,6 +47,9 @@ const (
 type State struct {
 	Version int64  // 0: the partition does not exist yet
 	Lock    []byte // nil if no transaction holds the partition
+	// Note is what the engine keeps besides (gap.go). Trace and a Read by keys show it, others
+	// may.
+	Note []byte
 }
 
 // Query names rows of a partition: some by their keys, or a range if Keys is nil.
@@ -70,8 +73,11 @@ type Answer struct {
 	Known bool
 	// Rows are those that exist, in the order of their keys if a range was read.
 	Rows []Row
-	// More: the range may have further rows behind the last one.
+	// More: the range may have further rows behind the last one. A read with a Limit of 1
+	// does not look whether there are.
 	More bool
+	// Passed is about how many deleted rows the read has passed over; small numbers may be 0.
+	Passed int
 }
 
 // Trace is what a partition remembers of commits.
@@ -100,4 +106,6 @@ type Change struct {
 	// Decide notes that a transaction is committed; Forget drops such notes.
 	Decide []byte
 	Forget [][]byte
+	// Note, if not nil, replaces the partition's note.
+	Note []byte
 }

@@ -47,6 +47,9 @@ type seen struct {
 	read    footprint // the same rows, and ranges
 	found   bool      // one of the rows exists
 	unread  bool      // read has rows that were not read
+	gaps    gaps
+	runs    []run
+	ran     int // rows in runs
 }
 
 var _ engine.SharedView = (*view)(nil)
@@ -241,7 +244,11 @@ func (v *view) look(mu *sync.Mutex, q *Query) (Answer, *seen, error) {
 		case v.o.PointRead:
 			return a, nil, nil
 		case s == nil:
-			s = &seen{version: a.Version, lock: a.Lock, rows: make(map[string]int64)}
+			gaps, err := decodeGaps(a.Note)
+			if err != nil {
+				return a, nil, err
+			}
+			s = &seen{version: a.Version, lock: a.Lock, rows: make(map[string]int64), gaps: gaps}
 			mu.Lock()
 			if v.seen == nil {
 				v.seen = make(map[int]*seen)
@@ -280,7 +287,7 @@ func (v *view) renew(part int, s *seen) error {
 		keys = append(keys, nil)
 	}
 	version := int64(-1)
-	var lock []byte
+	var lock, note []byte
 	for some := range slices.Chunk(keys, maxKeys) {
 		a, err := v.e.store.Read(v.ctx, &Query{Part: part, Keys: some, Level: Serial})
 		if err != nil {
@@ -292,7 +299,7 @@ func (v *view) renew(part int, s *seen) error {
 		if version >= 0 && version != a.Version {
 			return v.e.conflict(part)
 		}
-		version, lock = a.Version, a.Lock
+		version, lock, note = a.Version, a.Lock, a.Note
 		found := make(map[string]int64, len(a.Rows))
 		for _, r := range a.Rows {
 			if _, found[string(r.Key)], err = split(r.Key, r.Value); err != nil {
@@ -305,8 +312,9 @@ func (v *view) renew(part int, s *seen) error {
 			}
 		}
 	}
-	s.version, s.lock = version, lock
-	return nil
+	gaps, err := decodeGaps(note)
+	s.version, s.lock, s.gaps, s.runs = version, lock, gaps, nil // ranges were not read again
+	return err
 }
 
 // again renews once more after a lock was resolved.

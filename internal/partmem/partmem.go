@@ -26,6 +26,7 @@ type part struct {
 	state   partition.State
 	staged  []byte
 	rows    []partition.Row // ascending
+	graves  [][]byte        // keys of deleted rows, which reads pass over; ascending
 	last    map[int32]int64
 	decided map[string]bool
 }
@@ -56,6 +57,7 @@ type Store struct {
 	reads  atomic.Int64
 	traces atomic.Int64
 	tries  atomic.Int64
+	passed atomic.Int64
 	wg     sync.WaitGroup
 }
 
@@ -78,6 +80,9 @@ func (s *Store) Cut(cut bool) { s.cut.Store(cut) }
 func (s *Store) Statements() (reads, traces, changes int64) {
 	return s.reads.Load(), s.traces.Load(), s.tries.Load()
 }
+
+// Passed returns how many deleted rows reads of ranges have passed over.
+func (s *Store) Passed() int64 { return s.passed.Load() }
 
 func (s *Store) reach(ctx context.Context) error {
 	if s.cut.Load() || ctx.Err() != nil {
@@ -121,12 +126,24 @@ func (s *Store) Read(ctx context.Context, q *partition.Query) (a partition.Answe
 	if len(q.Lo) == 0 { // the sentinel row of a real store, which is the first one
 		a.Known = a.Known || !q.Reverse || len(rows) < q.Limit
 	}
-	if len(rows) > q.Limit {
+	if len(rows) > q.Limit || q.Limit == 1 && len(rows) == 1 {
 		rows, a.More = rows[:q.Limit], true
 	}
+	passed := partition.Span{Lo: q.Lo, Hi: q.Hi}
+	switch {
+	case a.More && q.Reverse:
+		passed.Lo = rows[len(rows)-1].Key
+	case a.More:
+		passed.Hi = rows[len(rows)-1].Key
+	}
+	a.Passed = p.gravesIn(passed)
+	s.passed.Add(int64(a.Passed))
 	a.Rows = slices.Clone(rows)
 	if a.Known = a.Known || len(rows) > 0; a.Known {
 		a.State = p.state
+		if len(q.Lo) > 0 || q.Reverse {
+			a.Note = nil // it is in the sentinel row
+		}
 	}
 	return a, nil
 }
@@ -203,18 +220,29 @@ func (t *Table) change(c *partition.Change) (applied bool, now partition.State) 
 	t.parts[c.Part] = p
 	p.state.Version = c.To
 	p.last[c.Owner] = c.To
+	if c.Note != nil {
+		p.state.Note = bytes.Clone(c.Note)
+	}
 	for _, s := range c.Ranges {
 		p.rows = slices.DeleteFunc(p.rows, func(r partition.Row) bool {
-			return bytes.Compare(r.Key, s.Lo) >= 0 && (s.Hi == nil || bytes.Compare(r.Key, s.Hi) < 0)
+			in := bytes.Compare(r.Key, s.Lo) >= 0 && (s.Hi == nil || bytes.Compare(r.Key, s.Hi) < 0)
+			if in {
+				p.bury(r.Key)
+			}
+			return in
 		})
 	}
 	for _, key := range c.Deletes {
 		if i, found := p.find(key); found {
 			p.rows = slices.Delete(p.rows, i, i+1)
 		}
+		p.bury(key)
 	}
 	for _, r := range c.Puts {
 		r = partition.Row{Key: bytes.Clone(r.Key), Value: bytes.Clone(r.Value)}
+		if i, found := slices.BinarySearchFunc(p.graves, r.Key, bytes.Compare); found {
+			p.graves = slices.Delete(p.graves, i, i+1)
+		}
 		if i, found := p.find(r.Key); found {
 			p.rows[i] = r
 		} else {
@@ -238,6 +266,22 @@ func (t *Table) change(c *partition.Change) (applied bool, now partition.State) 
 
 func (p *part) find(key []byte) (int, bool) {
 	return slices.BinarySearchFunc(p.rows, key, func(r partition.Row, key []byte) int { return bytes.Compare(r.Key, key) })
+}
+
+// bury notes that a row was deleted.
+func (p *part) bury(key []byte) {
+	if i, found := slices.BinarySearchFunc(p.graves, key, bytes.Compare); !found {
+		p.graves = slices.Insert(p.graves, i, bytes.Clone(key))
+	}
+}
+
+func (p *part) gravesIn(s partition.Span) int {
+	from, _ := slices.BinarySearchFunc(p.graves, s.Lo, bytes.Compare)
+	to := len(p.graves)
+	if s.Hi != nil {
+		to, _ = slices.BinarySearchFunc(p.graves, s.Hi, bytes.Compare)
+	}
+	return max(0, to-from)
 }
 
 // Locks returns the numbers of the locked partitions, and Decided how many notes of
