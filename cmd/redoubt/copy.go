@@ -7,16 +7,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"redoubt/copier"
 	"redoubt/engine"
 	"redoubt/engine/local"
-	"redoubt/engine/tikv"
 	"redoubt/journal"
 	"redoubt/keyspace"
 )
@@ -24,25 +21,9 @@ import (
 // redoubt copy: copies all data of one store to another, of any engine. Package copier
 // copies; this file opens the stores and reports to the operator.
 
-// remote is how a shared store is reached.
-type remote struct {
-	pd            []string
-	prefix        string
-	ca, cert, key string // files
-	reader        bool   // no rows are written, but they may be removed
-}
-
-const (
-	remoteScheme  = "tikv://"
-	defaultPrefix = "redoubt:"
-)
-
-// memberTime is how long member rows are watched: front ends write theirs every second.
-const memberTime = 2500 * time.Millisecond
-
 func copyData(ctx context.Context, args []string, out, log io.Writer) (err error) {
 	f := flags("copy", log)
-	from := f.String("from", "", "the `store` to be copied: a server's directory, or tikv://host:port,.../prefix")
+	from := f.String("from", "", "the `store` to be copied: "+anyStore)
 	to := f.String("to", "", "the `store` to be made, which has no data: likewise")
 	verify := f.Bool("verify", true, "read both again in the end, and compare them")
 	dry := f.Bool("dry-run", false, "only count what there is to be copied")
@@ -157,7 +138,7 @@ func (p *progress) rows() func(copier.Progress) {
 
 // openSource opens a store for reading. A local store is not changed.
 func openSource(ctx context.Context, name string, tls remote, p *progress) (src copier.Source, end func() error, err error) {
-	if strings.HasPrefix(name, remoteScheme) {
+	if isRemote(name) {
 		eng, err := openRemote(ctx, name, tls)
 		if err != nil {
 			return src, nil, err
@@ -166,7 +147,7 @@ func openSource(ctx context.Context, name string, tls remote, p *progress) (src 
 		if err != nil {
 			return src, nil, errors.Join(err, eng.Close())
 		}
-		return copier.Source{Rows: snap, Name: name}, func() error { return errors.Join(snap.Close(), eng.Close()) }, nil
+		return copier.Source{Rows: snap, Name: withoutLogin(name)}, func() error { return errors.Join(snap.Close(), eng.Close()) }, nil
 	}
 	i, err := inspect(name)
 	if err != nil {
@@ -190,7 +171,7 @@ func openSource(ctx context.Context, name string, tls remote, p *progress) (src 
 
 // openDestination opens or creates a store for writing.
 func openDestination(ctx context.Context, name string, tls remote) (engine.Engine, error) {
-	if strings.HasPrefix(name, remoteScheme) {
+	if isRemote(name) {
 		return openRemote(ctx, name, tls)
 	}
 	if exists(name, formatFile) {
@@ -214,57 +195,3 @@ func openDestination(ctx context.Context, name string, tls remote) (engine.Engin
 
 // copyMemory is the memory budget of a local destination.
 const copyMemory = 512 << 20
-
-// openRemote opens a shared store that no front end uses.
-func openRemote(ctx context.Context, name string, tls remote) (engine.Engine, error) {
-	at, err := parseRemote(name)
-	if err != nil {
-		return nil, err
-	}
-	at.ca, at.cert, at.key, at.reader = tls.ca, tls.cert, tls.key, tls.reader
-	eng, err := openTiKV(ctx, at)
-	if err != nil {
-		return nil, err
-	}
-	if err := copier.InUse(ctx, eng, memberTime); err != nil {
-		return nil, errors.Join(err, eng.Close())
-	}
-	return eng, nil
-}
-
-// parseRemote reads tikv://host:port,host:port/prefix. The prefix may have the escapes of
-// URLs; if it is empty, it is the server's default prefix.
-func parseRemote(name string) (at remote, err error) {
-	hosts, prefix, _ := strings.Cut(strings.TrimPrefix(name, remoteScheme), "/")
-	if at.prefix, err = url.PathUnescape(prefix); err != nil {
-		return at, fmt.Errorf("%s: %w", name, err)
-	}
-	if at.prefix == "" {
-		at.prefix = defaultPrefix
-	}
-	for _, host := range strings.Split(hosts, ",") {
-		if !strings.Contains(host, ":") {
-			return at, fmt.Errorf("%s: %q is not host:port", name, host)
-		}
-		at.pd = append(at.pd, host)
-	}
-	return at, nil
-}
-
-// openTiKV opens a store in a cluster. Tests replace it.
-var openTiKV = func(ctx context.Context, at remote) (engine.Engine, error) {
-	eng, err := tikv.Open(tikv.Options{
-		Context: ctx, PD: at.pd, Prefix: at.prefix, Unused: keyspace.Unused(), Reader: at.reader, CA: at.ca, Cert: at.cert, Key: at.key,
-		Timeout: copyTimeout, MaxTransactions: copyTransactions,
-		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
-	})
-	if err != nil {
-		return nil, err // and not an interface that holds a nil *tikv.Engine
-	}
-	return eng, nil
-}
-
-const (
-	copyTimeout      = 30 * time.Second // after which a batch is retried
-	copyTransactions = 64
-)

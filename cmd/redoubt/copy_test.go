@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,7 +15,10 @@ import (
 
 	"redoubt/copier"
 	"redoubt/engine"
+	"redoubt/engine/cql"
+	"redoubt/internal/partmem"
 	"redoubt/internal/sharedmem"
+	"redoubt/internal/testserver"
 	"redoubt/keyspace"
 	"redoubt/types"
 	"redoubt/types/zset"
@@ -30,7 +34,17 @@ func stores(t *testing.T) map[string]*sharedmem.Store {
 		}
 		return m[at.prefix].Open(), nil
 	}
-	t.Cleanup(func() { openTiKV = was })
+	tables, wasCQL := make(map[string]*partmem.Table), openCQL
+	openCQL = func(o cql.Options) (engine.Engine, error) {
+		at := o.Keyspace + "/" + o.Prefix
+		if tables[at] == nil && o.Existing {
+			return nil, errors.New("there is no such store")
+		} else if tables[at] == nil {
+			tables[at] = partmem.New()
+		}
+		return testserver.Partitioned(tables[at].Open(), slog.New(slog.NewTextHandler(t.Output(), nil)))
+	}
+	t.Cleanup(func() { openTiKV, openCQL = was, wasCQL })
 	return m
 }
 
@@ -96,6 +110,49 @@ func sameData(t *testing.T, got, want string) {
 	}
 	if len(a) != len(b) || len(b) < 400 {
 		t.Errorf("%s has %d rows, %s has %d", got, len(a), want, len(b))
+	}
+}
+
+// From a directory to CQL, to TiKV and back: not parallel, since it changes openCQL.
+func TestCopyToCQLAndBack(t *testing.T) {
+	stores(t)
+	dir, back := populated(t), t.TempDir()
+	const at = "cql://user:secret@c0:9042/ks/app"
+	if _, _, err := use("copy", "--from", at, "--to", back); err == nil || !strings.Contains(err.Error(), "no such store") {
+		t.Errorf("nothing to copy: %v", err)
+	}
+	for _, step := range [][2]string{{dir, at}, {at, "tikv://pd:1/app:"}, {"tikv://pd:1/app:", "cql://c0/ks/two?width=4"}, {"cql://c0/ks/two", back}} {
+		out, _, err := use("copy", "--from", step[0], "--to", step[1])
+		if err != nil || !strings.Contains(out, " verified\n") {
+			t.Fatalf("%s: %v\n%s", step, err, out)
+		}
+	}
+	sameData(t, back, dir)
+	if out, _, err := use("check", "--dir", back); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if _, _, err := use("copy", "--from", dir, "--to", at); !errors.Is(err, copier.ErrNotEmpty) || strings.Contains(err.Error(), "secret") {
+		t.Errorf("again: %v", err)
+	}
+}
+
+func TestStoresOnCQL(t *testing.T) {
+	t.Parallel()
+	o, err := parseCQL("cql://us%3Aer:p%40ss@a:1,b/ks/pre%2Ffix?replication=dc1:3,dc2:2&width=4&ca=/x/ca.pem")
+	if err != nil || o.User != "us:er" || o.Password != "p@ss" || strings.Join(o.Hosts, " ") != "a:1 b" || o.Keyspace != "ks" ||
+		o.Prefix != "pre/fix" || o.Replication != "dc1:3,dc2:2" || o.Width != 4 || o.CA != "/x/ca.pem" {
+		t.Errorf("%+v, %v", o, err)
+	}
+	if o, err := parseCQL("cql://a"); err != nil || o.Keyspace != "redoubt" || o.Prefix != "" {
+		t.Errorf("%+v, %v", o, err)
+	}
+	for name, want := range map[string]string{
+		"cql://": "names no host", "cql://u:secret@": "names no host", "cql://u:secret@a/%zz": "invalid URL escape",
+		"cql://u:secret@a?x=1": "no directive cql-x", "cql://a?width=x": "must be a number",
+	} {
+		if _, err := parseCQL(name); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v, want %s", name, err, want)
+		}
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"redoubt/engine"
@@ -23,7 +22,7 @@ var channelChoices = map[string]exporter.Channels{"refuse": exporter.Refuse, "le
 
 func exportData(ctx context.Context, args []string, out, log io.Writer) (err error) {
 	f := flags("export", log)
-	from := f.String("from", "", "the `store` to be written: a server's directory, or tikv://host:port,.../prefix")
+	from := f.String("from", "", "the `store` to be written: "+anyStore)
 	to := f.String("to", "", "the `file` to be made")
 	overwrite := f.Bool("overwrite", false, "the file may exist: it is replaced when the new one is complete")
 	format := f.Int("rdb-version", 0, "the `version` of the format: 10 for Redis 7.0, 11 for 7.2, 12 for 7.4; default: the lowest that holds the data")
@@ -51,7 +50,7 @@ func exportData(ctx context.Context, args []string, out, log io.Writer) (err err
 	}
 	defer func() { err = errors.Join(err, closeSource()) }()
 	var e *exporter.Export
-	e, err = exporter.Open(src.Rows, engine.Capabilities{Remote: strings.HasPrefix(*from, remoteScheme)}, exporter.Options{
+	e, err = exporter.Open(src.Rows, engine.Capabilities{Remote: isRemote(*from)}, exporter.Options{
 		Version: *format, Channels: choice, Now: begun.UnixMilli(), RedisVersion: version.Redis,
 		Progress: func(keys, bytes int64) {
 			p.begin("exported")

@@ -25,7 +25,7 @@ import (
 
 func importData(ctx context.Context, args []string, out, log io.Writer) (err error) {
 	f := flags("import", log)
-	to := f.String("to", "", "the `store` to be filled: a server's directory, or tikv://host:port,.../prefix")
+	to := f.String("to", "", "the `store` to be filled: "+anyStore)
 	replace := f.Bool("replace", false, "the store may have data: it is replaced, in one moment at the end")
 	skip := f.Bool("skip-unknown", false, "leave out values and commands of modules, and name them")
 	truncated := f.Bool("truncated", false, "an append-only file may end within a command or a transaction, which is left out")

@@ -45,7 +45,7 @@ func exported(t testing.TB, store string, args ...string) map[string]string {
 // From a file to a store, to a cluster, and back to a file. Not parallel: it changes openTiKV.
 func TestImportAndExport(t *testing.T) {
 	stores(t)
-	for _, store := range []string{t.TempDir(), "tikv://pd0:2379/app:"} {
+	for _, store := range []string{t.TempDir(), "tikv://pd0:2379/app:", "cql://c0:9042/ks/app"} {
 		path := filepath.Join(t.TempDir(), "dump.rdb")
 		out, log, err := use("import", recordedFile, "--to", store)
 		if err != nil || !strings.HasPrefix(out, "imported 75 keys in ") || !strings.Contains(log, "imported: 100 %, 34.4 KiB of 34.4 KiB") {
@@ -78,7 +78,7 @@ func TestImportAndExport(t *testing.T) {
 			t.Error(err)
 		}
 		rdbtext.Same(t, keysOf(t, path), keysOf(t, small))
-		if !strings.HasPrefix(store, remoteScheme) {
+		if !isRemote(store) {
 			if out, _, err := use("check", "--dir", store); err != nil {
 				t.Errorf("%v\n%s", err, out)
 			}

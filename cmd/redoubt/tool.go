@@ -33,7 +33,7 @@ func tools() []tool {
 		{"journal", "--dir D [--from N] [--limit N] [--values] [--salvage [--yes]]", "print the journal, or cut it at its first bad place", runJournal},
 		{"backup", "--dir D --to X", "copy a store to a directory, or to one file if X ends in .tar", runBackup},
 		{"restore", "--from X --dir D", "make a store out of a backup", runRestore},
-		{"copy", "--from S --to S", "copy all data to another store; S is a directory or tikv://host:port,.../prefix", untilSignal(copyData)},
+		{"copy", "--from S --to S", "copy all data to another store; S is a directory, tikv://host:port,.../prefix or cql://host:port,.../keyspace/prefix", untilSignal(copyData)},
 		{"import", "FILE --to S", "fill a store from a Redis's dump.rdb, appendonlydir or appendonly.aof; S as above", untilSignal(importData)},
 		{"export", "--from S --to FILE", "write all data to an RDB file, which Redis loads", untilSignal(exportData)},
 		{"compare", "--from redis://A --to redis://B", "compare the data of two running servers, a Redis and this one say", untilSignal(compareData)},

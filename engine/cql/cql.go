@@ -40,6 +40,8 @@ type Options struct {
 	Prefix string
 	// Width is how many slots a partition of a new store has.
 	Width int
+	// Existing: a store that does not exist is not made, but refused.
+	Existing bool
 	// Apart begins further partitions: see partition.NewLayout.
 	Slots int
 	Apart []uint16

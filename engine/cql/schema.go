@@ -91,6 +91,9 @@ func (s *store) create(ctx context.Context) error {
 	if err == nil || !errors.Is(err, gocql.ErrNotFound) {
 		return err
 	}
+	if s.o.Existing {
+		return fmt.Errorf("%w: keyspace %s has no table %s", errRefused, s.o.Keyspace, tableName)
+	}
 	replication, err := replicationMap(s.o.Replication)
 	if err != nil {
 		return err
@@ -136,12 +139,16 @@ func (s *store) settleAbout(ctx context.Context) (is about, err error) {
 		return is, err
 	}
 	put := s.session.Query(fmt.Sprintf(`INSERT INTO %s (store, part, row, value) VALUES (?, -1, ?, ?) IF NOT EXISTS`, s.table), s.o.Prefix, sentinel, text)
-	if _, err := put.MapScanCASContext(ctx, map[string]any{}); err != nil {
-		return is, err // it is made again: another attempt finds out whether it was
+	if !s.o.Existing {
+		if _, err := put.MapScanCASContext(ctx, map[string]any{}); err != nil {
+			return is, err // it is made again: another attempt finds out whether it was
+		}
 	}
 	var found []byte
 	get := s.session.Query(fmt.Sprintf(`SELECT value FROM %s WHERE store = ? AND part = -1 AND row = ?`, s.table), s.o.Prefix, sentinel)
-	if err := get.Consistency(levels[s.o.Serial]).ScanContext(ctx, &found); err != nil {
+	if err := get.Consistency(levels[s.o.Serial]).ScanContext(ctx, &found); errors.Is(err, gocql.ErrNotFound) {
+		return is, fmt.Errorf("%w: there is no store %q in keyspace %s", errRefused, s.o.Prefix, s.o.Keyspace)
+	} else if err != nil {
 		return is, err
 	}
 	if err := json.Unmarshal(found, &is); err != nil {
