@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -143,8 +144,8 @@ func TestCheckpointOnFullDisk(t *testing.T) {
 		})
 	}
 	v.heals(e)
-	names, err := v.fs.mem.List(copyDir)
-	if err != nil && !errors.Is(err, os.ErrNotExist) || len(names) > 0 { // the disk may have been full before the folder was made
+	names, err := v.fs.mem.List(copyDir) // the load may be making others
+	if err != nil && !errors.Is(err, os.ErrNotExist) || slices.Contains(names, "first") || slices.Contains(names, "second") { // the disk may have been full before the folder was made
 		t.Errorf("left behind: %q, %v", names, err)
 	}
 }
