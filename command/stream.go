@@ -83,7 +83,12 @@ func (o *addArgs) exact(c *Ctx, s *stream.Stream) [][]byte {
 	args := slices.Clone(c.Args)
 	if o.trim.Approx {
 		args[o.threshold-1] = []byte("=")
-		if args[o.threshold] = decimal(s.Len()); o.trim.ByID {
+		switch {
+		case !o.trim.ByID:
+			args[o.threshold] = decimal(s.Len())
+		case s.Len() == 0:
+			args[o.threshold] = stream.MaxID.Append(nil)
+		default:
 			args[o.threshold] = s.First.Append(nil)
 		}
 	}

@@ -144,7 +144,7 @@ func TestCheckpointOnFullDisk(t *testing.T) {
 		})
 	}
 	v.heals(e)
-	names, err := v.fs.mem.List(copyDir) // the load may be making others
+	names, err := v.fs.mem.List(copyDir)                                                                                      // the load may be making others
 	if err != nil && !errors.Is(err, os.ErrNotExist) || slices.Contains(names, "first") || slices.Contains(names, "second") { // the disk may have been full before the folder was made
 		t.Errorf("left behind: %q, %v", names, err)
 	}

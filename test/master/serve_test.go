@@ -311,7 +311,9 @@ func TestWait(t *testing.T) {
 		if err := c.Send("WAIT", "2", "0"); err != nil {
 			t.Fatal(err)
 		}
-		await(t, "the client to wait", func() bool { return do("CLIENT", "UNBLOCK", id.Str, how).Int() == 1 })
+		await(t, "the client to wait", func() bool { return number(do, "blocked_clients") == 1 })
+		do("WAIT", "1", "0") // so that the other has something to count
+		await(t, "the client to be woken", func() bool { return do("CLIENT", "UNBLOCK", id.Str, how).Int() == 1 })
 		if v, err := c.Read(); err != nil || !strings.HasPrefix(v.Str, want) {
 			t.Errorf("CLIENT UNBLOCK %s: %v %v", how, v, err)
 		}

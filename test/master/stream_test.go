@@ -86,6 +86,7 @@ var streamCases = []streamCase{
 	{run: []string{"XADD s 1-1 f v", "XADD s MAXLEN 1 1-2 f v", "XADD s MINID ~ 1-2 1-3 f v"}, why: "counts entries that were deleted already",
 		want: []string{"XADD s 1-1 f v", "XADD s MAXLEN 1 1-2 f v", "XADD s MINID = 1-2 1-3 f v"}},
 	{run: []string{"XADD s 1-1 f v", "XADD s 1-2 f v", "XADD s 1-3 f v", "XDEL s 1-2 9-9", "XDEL s 9-9", "XTRIM s MAXLEN 1", "XTRIM s MAXLEN 1", "XTRIM s MAXLEN ~ 0", "XSETID s 5-5", "XSETID s 6-6 ENTRIESADDED 9 MAXDELETEDID 5-5", "XTRIM s MINID 9"}},
+	{run: []string{"XADD s 1-1 f v", "XADD s 1-2 f v", "XTRIM s MINID ~ 9"}},
 	{run: []string{"XADD s 1-1 f v", "XADD s 1-2 f v", "XADD s 1-3 f v", "XGROUP CREATE s g 0", "XGROUP CREATE t g $ MKSTREAM", "XGROUP CREATECONSUMER s g c", "XGROUP CREATECONSUMER s g c", "XREADGROUP GROUP g c COUNT 2 STREAMS s >", "XREADGROUP GROUP g c STREAMS s 0", "XREADGROUP GROUP g d NOACK STREAMS s >", "XREADGROUP GROUP g d STREAMS s >", "XACK s g 1-1 9-9", "XACK s g 9-9", "XGROUP SETID s g 1-1", "XGROUP DELCONSUMER s g c", "XGROUP DELCONSUMER s g c", "XGROUP DESTROY s g", "XGROUP DESTROY s g"}, why: counts,
 		want: []string{"XADD s 1-1 f v", "XADD s 1-2 f v", "XADD s 1-3 f v", "XGROUP CREATE s g 0", "XGROUP CREATE t g $ MKSTREAM", "XGROUP CREATECONSUMER s g c", "MULTI",
 			"XCLAIM s g c 0 1-1 TIME <ms> RETRYCOUNT 1 FORCE JUSTID LASTID 1-1", "XCLAIM s g c 0 1-2 TIME <ms> RETRYCOUNT 1 FORCE JUSTID LASTID 1-2", "XGROUP SETID s g 1-2 ENTRIESREAD 2", "EXEC",
