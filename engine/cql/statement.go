@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -247,6 +248,14 @@ func (s *store) Time(ctx context.Context) (t time.Time, err error) {
 		err = readError(ctx, err)
 	}
 	return t, err
+}
+
+// Address implements partition.Store.
+func (s *store) Address() string {
+	if host := s.o.Hosts[0]; strings.Contains(host, "]:") || strings.Count(host, ":") == 1 {
+		return host
+	}
+	return net.JoinHostPort(strings.Trim(s.o.Hosts[0], "[]"), "9042")
 }
 
 // Close implements partition.Store.

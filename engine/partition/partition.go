@@ -197,6 +197,9 @@ func (e *Engine) Full() error { return nil }
 // Checkpoint is not supported: such stores have backup tools of their own.
 func (e *Engine) Checkpoint(string) error { return errors.ErrUnsupported }
 
+// Address returns host:port of a node of the store, if it has any.
+func (e *Engine) Address() string { return e.store.Address() }
+
 // Timeout implements engine.Shared.
 func (e *Engine) Timeout() time.Duration { return e.opt.Timeout }
 

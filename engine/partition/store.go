@@ -26,6 +26,9 @@ type Store interface {
 	Change(ctx context.Context, c *Change) (applied bool, now State, err error)
 	// Time returns the time of the store, or of one of its nodes.
 	Time(ctx context.Context) (time.Time, error)
+	// Address is host:port of a node, "" if the store has none: a front end announces its own
+	// address on the way there.
+	Address() string
 	// Close ends the use of the store.
 	Close() error
 }

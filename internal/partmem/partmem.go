@@ -201,6 +201,9 @@ func (s *Store) Change(ctx context.Context, c *partition.Change) (applied bool, 
 // Time implements partition.Store.
 func (s *Store) Time(ctx context.Context) (time.Time, error) { return time.Now(), s.reach(ctx) }
 
+// Address implements partition.Store. The address is that of this machine.
+func (s *Store) Address() string { return "127.0.0.1:1" }
+
 // Close implements partition.Store. It waits for changes that come late.
 func (s *Store) Close() error {
 	s.wg.Wait()
