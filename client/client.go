@@ -277,3 +277,14 @@ func (c *Client) parse(depth int) (v Value, err error) {
 	}
 	return v, nil
 }
+
+// ParseInfo returns the fields of a reply to INFO.
+func ParseInfo(text string) map[string]string {
+	fields := make(map[string]string)
+	for line := range strings.Lines(text) {
+		if name, v, ok := strings.Cut(strings.TrimRight(line, "\r\n"), ":"); ok && !strings.HasPrefix(line, "#") {
+			fields[name] = v
+		}
+	}
+	return fields
+}

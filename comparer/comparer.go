@@ -294,8 +294,7 @@ func databasesOf(c *client.Client) (list []int, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for line := range strings.Lines(v.Text) {
-		name, _, _ := strings.Cut(line, ":")
+	for name := range client.ParseInfo(v.Text) {
 		if n, err := strconv.Atoi(strings.TrimPrefix(name, "db")); err == nil && strings.HasPrefix(name, "db") {
 			list = append(list, n)
 		}

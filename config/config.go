@@ -49,7 +49,7 @@ type setting struct {
 type hook struct{ run func() error }
 
 // New returns a configuration of defaults.
-func New() *Config { return NewWithMemory(machineMemory()) }
+func New() *Config { return NewWithMemory(MachineMemory()) }
 
 // NewWithMemory is New on a machine with so many bytes of memory, from which
 // the default of maxmemory follows.
@@ -119,6 +119,12 @@ func (c *Config) Get(name string) string {
 		return s.now.Load().text
 	}
 	return ""
+}
+
+// Changed reports whether a directive differs from its default.
+func (c *Config) Changed(name string) bool {
+	s := c.must(name)
+	return s.now.Load().text != s.initial.text
 }
 
 // The typed getters are for the program's own use: they panic on a name that is

@@ -164,5 +164,8 @@ func (d *Directive) Meaning() string {
 	return noEffect
 }
 
+// NoEffect reports whether the directive is only kept, for files and tools of Redis.
+func (d *Directive) NoEffect() bool { return d.Meaning() == noEffect }
+
 // Values are the words of an enumeration.
 func (d *Directive) Values() []string { return slices.Clone(d.values) }

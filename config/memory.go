@@ -13,9 +13,9 @@ import (
 // fallbackMemory is assumed if the machine's memory is not known.
 const fallbackMemory = 2 << 30
 
-// machineMemory is the number of bytes that this process may use at most: the
+// MachineMemory is the number of bytes that this process may use at most: the
 // machine's memory, or a container's limit when that is less.
-func machineMemory() uint64 { return memoryOf(os.DirFS("/")) }
+func MachineMemory() uint64 { return memoryOf(os.DirFS("/")) }
 
 // memoryOf reads what Linux tells under a root directory.
 func memoryOf(root fs.FS) uint64 {

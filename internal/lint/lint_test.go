@@ -53,7 +53,7 @@ var layers = []struct {
 	{"exporter", []string{"command", "engine", "keyspace", "rdb"}},
 	{"importer", []string{"command", "engine", "keyspace", "number", "rdb", "script", "types", "wire"}},
 	{"comparer", []string{"client"}},
-	{"doctor", []string{"client", "config", "engine", "keyspace"}},
+	{"doctor", []string{"client", "config", "histogram"}},
 	{"loader", []string{"client", "histogram"}},
 	{"top", []string{"client"}},
 	{"client", nil},
