@@ -38,6 +38,7 @@ func tools() []tool {
 		{"export", "--from S --to FILE", "write all data to an RDB file, which Redis loads", untilSignal(exportData)},
 		{"compare", "--from redis://A --to redis://B", "compare the data of two running servers, a Redis and this one say", untilSignal(compareData)},
 		{"doctor", "[--server redis://A] [redis.conf] [--directive value ...]", "look for what is wrong with configuration, system, disk, store and server", untilSignal(doctorReport)},
+		{"top", "[--server redis://A]", "show what a running server does, in this terminal", untilSignal(topServer)},
 		{"bench", "[--server redis://A] [--rate N] [command ...]", "put load on a running server and show how long replies take", untilSignal(benchServer)},
 		{"drop", "--store S [--yes]", "remove a store from a TiKV cluster; S is tikv://host:port,.../prefix", untilSignal(dropStore)},
 	}

@@ -55,7 +55,7 @@ var layers = []struct {
 	{"comparer", []string{"client"}},
 	{"doctor", []string{"client", "config", "histogram"}},
 	{"loader", []string{"client", "histogram"}},
-	{"top", []string{"client"}},
+	{"top", nil},
 	{"client", nil},
 	{"histogram", nil},
 	{"copier", []string{"engine", "keyspace"}},
