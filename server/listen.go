@@ -125,7 +125,7 @@ func (srv *Server) listenTCP(kinds ...kind) error {
 				if mayMiss(word, err) {
 					continue
 				}
-				return fmt.Errorf("listen: %w", err)
+				return fmt.Errorf("bind, %s: cannot listen: %w; stop what has it, or give another address", map[kind]string{overTCP: "port", overTLS: "tls-port"}[k], err)
 			}
 			srv.lns.add(&listener{ln, k, word})
 		}

@@ -8,8 +8,10 @@
 //	redoubt compare --from redis://A --to redis://B
 //	redoubt drop --store S
 //
-// The directives are Redis's and a few further ones, which redoubt --help lists.
-// docs/operations.md describes the tools.
+//	redoubt doctor|top|bench --server redis://A
+//
+// The directives are Redis's and a few further ones, which redoubt --help directives lists.
+// docs/operations.md and docs/tools.md describe the tools.
 package main
 
 import (
@@ -31,7 +33,7 @@ import (
 
 func main() {
 	private()
-	if err := run(os.Args[1:], os.Stdout); err != nil {
+	if err := withFix(run(os.Args[1:], os.Stdout)); err != nil {
 		fmt.Fprintln(os.Stderr, "redoubt:", err)
 		var exit exitError
 		if errors.As(err, &exit) {
@@ -51,6 +53,9 @@ func run(args []string, out io.Writer) error {
 			return usage(out)
 		}
 	}
+	if len(args) == 2 && (args[0] == "--help" || args[0] == "-h") {
+		return help(args[1], out)
+	}
 	if ran, err := runTool(args, out, os.Stderr); ran {
 		return err
 	}
@@ -66,7 +71,7 @@ func run(args []string, out io.Writer) error {
 	log.Info("starting", "version", version.Current().String(), "process", os.Getpid())
 	if !onCluster(cfg) {
 		if err := os.MkdirAll(cfg.Str("dir"), 0o700); err != nil {
-			return fmt.Errorf("make the data directory: %w", err)
+			return fmt.Errorf("dir: the data directory cannot be made: %w; see to the directories above it, or give another one with --dir", err)
 		}
 	}
 	held := new(budget.Budget)
@@ -191,24 +196,9 @@ func openLog(cfg *config.Config) (*slog.Logger, func() error, error) {
 	if name := cfg.Str("logfile"); name != "" {
 		f, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 		if err != nil {
-			return nil, nil, fmt.Errorf("open the log file: %w", err)
+			return nil, nil, fmt.Errorf("logfile: it cannot be opened: %w; make its directory, see to its owner, or leave logfile empty for standard error", err)
 		}
 		out, closeLog = f, f.Close
 	}
 	return slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: &level})), closeLog, nil
-}
-
-func usage(out io.Writer) error {
-	fmt.Fprint(out, "usage: redoubt [redis.conf] [--directive value ...]\n       redoubt version\n\n"+
-		"The directives are those of redis.conf. Redoubt's own, or those with another default:\n\n")
-	for _, d := range config.New().Directives() {
-		if doc := d.Doc; doc != "" {
-			fmt.Fprintf(out, "  --%-14s %s\n", d.Name, doc)
-		}
-	}
-	fmt.Fprint(out, "\nTools, most of them for the store of a server that is stopped (redoubt check --help tells more):\n\n")
-	for _, t := range tools() {
-		fmt.Fprintf(out, "  redoubt %s %s\n        %s\n", t.name, t.args, t.doc)
-	}
-	return nil
 }

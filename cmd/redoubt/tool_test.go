@@ -223,7 +223,7 @@ func TestToolFlags(t *testing.T) {
 	}
 	must(t, usage(&out))
 	for _, tool := range tools() {
-		if !strings.Contains(out.String(), "redoubt "+tool.name+" ") {
+		if !strings.Contains(out.String(), "\n  "+tool.name+" ") {
 			t.Errorf("--help does not speak of %s", tool.name)
 		}
 	}
