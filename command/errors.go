@@ -42,6 +42,8 @@ const (
 	ErrNoReplicas   = Error("NOREPLICAS Not enough good replicas to write.")
 	// ErrReadOnlyReplica: the server is a replica and replica-read-only is yes.
 	ErrReadOnlyReplica = Error("READONLY You can't write against a read only replica.")
+	ErrCrossSlot       = Error("CROSSSLOT Keys in request don't hash to the same slot")
+	ErrScriptCrossSlot = Error("ERR Script attempted to access keys that do not hash to the same slot")
 	ErrMasterDown      = Error("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.")
 	ErrNotAuth         = Error("NOAUTH Authentication required.")
 	ErrLoading         = Error("LOADING Redis is loading the dataset in memory")

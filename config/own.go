@@ -64,6 +64,8 @@ func ownDirectives(memoryBytes uint64) []Directive {
 			doc("Engine cql: the file of the certificate by which the cluster knows this process."),
 		oneOf("cql-commit", "quorum", "quorum", "local_quorum", "each_quorum").with(Immutable).
 			doc("Engine cql: how many replicas have a write before its reply."),
+		yesNo("cql-cross-slot", "yes").with(Immutable).
+			doc("Engine cql: no refuses commands, transactions and scripts on keys of several slots, as a Redis Cluster does, so that none needs a commit over several partitions."),
 		nullable("cql-datacenter").with(Immutable).
 			doc("Engine cql: the data centre whose nodes are asked; by default those of any."),
 		nullable("cql-hosts").with(Immutable).

@@ -64,6 +64,9 @@ type Options struct {
 	// sees of them.
 	Feed     *feed.Stream
 	Replicas command.Replicas
+	// OneSlot refuses scripts that use keys of several slots. Other calls are their
+	// caller's to refuse.
+	OneSlot bool
 }
 
 // Executor runs commands on one engine.
@@ -74,6 +77,7 @@ type Executor struct {
 	log      *slog.Logger
 	volatile bool // the engine's commits are durable at once
 	remote   bool
+	oneSlot  bool
 	store    store // for one process, or for several: see store.go
 
 	latches *latch.Table
@@ -123,7 +127,7 @@ type Stats struct {
 // New makes an executor. Package executor/background does the background work.
 func New(o Options) *Executor {
 	x := &Executor{
-		eng: o.Engine, space: o.Space, clock: o.Clock, log: o.Logger,
+		eng: o.Engine, space: o.Space, clock: o.Clock, log: o.Logger, oneSlot: o.OneSlot,
 		volatile:  !o.Engine.Capabilities().Durable,
 		remote:    o.Engine.Capabilities().Remote,
 		reading:   make(chan struct{}, maxReading),
@@ -143,6 +147,7 @@ func New(o Options) *Executor {
 
 // Engine and Space return the engine and the keyspace that the executor works on.
 func (x *Executor) Engine() engine.Engine  { return x.eng }
+func (x *Executor) OneSlot() bool          { return x.oneSlot }
 func (x *Executor) Space() *keyspace.Space { return x.space }
 
 // SetLimits changes the settings that handlers see.
@@ -171,6 +176,7 @@ type Batch struct {
 	tx            keyspace.Tx
 	ctxs          [maxNested]command.Ctx // of a call, and of its nested commands
 	nested        int
+	slot          int           // of all keys so far, if keys of several slots are refused
 	next          int           // index in the queue of EXEC
 	call          *Call         // the one under way
 	reads         engine.Ticket // of the commits that nested commands may have seen
@@ -468,6 +474,10 @@ func (b *Batch) detour(err error) keyspace.Detour {
 func (b *Batch) prepare(c *Call, write bool) keyspace.TxMark {
 	mark := b.tx.Start()
 	b.nested, b.next, b.reads = 0, 0, 0
+	if b.x.oneSlot {
+		b.slot = command.NoSlot
+		c.Cmd.SameSlot(&b.slot, c.Args)
+	}
 	// A call without keys holds no latches, and so must not write, whatever its handler
 	// makes of its arguments.
 	b.tx.DB, b.tx.Writable = c.DB, write && (len(b.keys) > 0 || b.mode >= Snapshot)

@@ -59,6 +59,9 @@ func (b *Batch) nest(cmd *command.Command, args [][]byte, w *wire.Writer) (err e
 		t.Fail(keyspace.NeedsOneState)
 		return t.Err()
 	}
+	if b.x.oneSlot && !cmd.SameSlot(&b.slot, args) {
+		return command.ErrScriptCrossSlot
+	}
 	if b.refuses(cmd, b.call) {
 		return command.ErrReadOnlyReplica
 	}

@@ -202,6 +202,7 @@ func (srv *Server) attach(eng engine.Engine, space *keyspace.Space) {
 		Work: &srv.budget.Work, Clients: &srv.budget.Clients,
 		Engine: eng, Space: space, Clock: srv.clock, Seed: srv.seed, Logger: srv.log,
 		Receivers: srv.receivers, Leadership: srv.raft.leadership(), Feed: stream, Replicas: replicas,
+		OneSlot: !srv.cfg.Bool("cql-cross-slot") && eng.Capabilities().NoMoments,
 	})
 	srv.exec.Listen(srv.publishEffects)
 	srv.upkeep = background.New(srv.member.Background(background.Options{

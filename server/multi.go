@@ -189,6 +189,9 @@ func (s *session) spoilMulti(cmd *command.Command, refused error) error {
 		return refused
 	}
 	s.endMulti()
+	if refused == command.ErrCrossSlot {
+		return refused // as Redis
+	}
 	return command.Error("EXECABORT Transaction discarded because of: " + strings.TrimPrefix(command.Text(refused), "ERR "))
 }
 

@@ -513,6 +513,9 @@ func (s *session) refuse(cmd *command.Command, args [][]byte) error {
 	if s.work.batch == nil && (cmd.Flags&command.Loading == 0 || cmd.Declared == command.Watch || isExec(cmd) && s.multi != nil) {
 		return command.ErrLoading
 	}
+	if s.work.batch != nil && s.srv.exec.OneSlot() && !s.inOneSlot(cmd, args) {
+		return command.ErrCrossSlot
+	}
 	flags := s.multi.flagsOf(cmd, args)
 	if s.work.batch != nil {
 		if err := s.srv.raft.refuse(cmd, args, flags); err != nil {
