@@ -166,6 +166,7 @@ test-tikv: tikv-build ## tests on a TiKV test cluster (REDOUBT_TIKV_PD=host:port
 
 # Where the tests on Cassandra are.
 CQL_PACKAGES ?= ./engine/cql ./test/cql
+CQL_BESIDES ?= ./test/differential ./test/serial
 CQL_DIR ?= redoubt-cql
 
 cql-up: ## start a Cassandra node in the background (CQL_DIR=redoubt-cql has its data); needs Java 17 and Maven
@@ -174,10 +175,12 @@ cql-up: ## start a Cassandra node in the background (CQL_DIR=redoubt-cql has its
 cql-down: ## stop it; the data stays
 	$(GO) run ./test/cql/cluster down $(CQL_DIR)
 
+CQL_TESTS = $(RAN) -here '$(ELSEWHERE)' -- -count=1 -timeout 20m -p 1 $(CQL_PACKAGES) && \
+	$(RAN) -here '$(ELSEWHERE)' -- -count=1 -timeout 10m -p 1 -run OnCQL $(CQL_BESIDES)
+
 test-cql: ## tests on a Cassandra node of their own (REDOUBT_CQL=host:port: on that one); needs Java 17 and Maven
-	@if [ -n "$$REDOUBT_CQL" ]; then $(RAN) -here '$(ELSEWHERE)' -- -count=1 -timeout 20m -p 1 $(CQL_PACKAGES); exit; fi; \
-	dir=$$(mktemp -d); addr=$$($(GO) run ./test/cql/cluster up $$dir) && \
-	REDOUBT_CQL=$$addr $(RAN) -here '$(ELSEWHERE)' -- -count=1 -timeout 20m -p 1 $(CQL_PACKAGES); code=$$?; \
+	@if [ -n "$$REDOUBT_CQL" ]; then $(CQL_TESTS); exit; fi; \
+	dir=$$(mktemp -d); addr=$$($(GO) run ./test/cql/cluster up $$dir) && export REDOUBT_CQL=$$addr && $(CQL_TESTS); code=$$?; \
 	$(GO) run ./test/cql/cluster down $$dir; rm -rf $$dir; exit $$code
 
 idle: ## what 10,000 idle connections cost

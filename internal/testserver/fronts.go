@@ -12,7 +12,7 @@ import (
 )
 
 // Fronts are front ends of one store: servers in the test's process on a store in
-// memory, or processes on a TiKV cluster. Of its methods, only Addr is safe for concurrent
+// memory, or processes on a cluster. Of its methods, only Addr is safe for concurrent
 // use.
 type Fronts struct {
 	t     testing.TB
@@ -50,7 +50,17 @@ func MemFronts(t testing.TB, n int, o Options) *Fronts {
 // TiKVFronts starts processes on a cluster.
 func TiKVFronts(t testing.TB, n int, program, pd, prefix string, args ...string) *Fronts {
 	t.Helper()
-	args = append([]string{"--engine", "tikv", "--tikv-pd", pd, "--tikv-prefix", prefix}, args...)
+	return processes(t, n, program, append([]string{"--engine", "tikv", "--tikv-pd", pd, "--tikv-prefix", prefix}, args...))
+}
+
+// CQLFronts starts processes on a Cassandra node.
+func CQLFronts(t testing.TB, n int, program, host, keyspace, prefix string, args ...string) *Fronts {
+	t.Helper()
+	return processes(t, n, program, append([]string{"--engine", "cql", "--cql-hosts", host, "--cql-keyspace", keyspace, "--cql-prefix", prefix}, args...))
+}
+
+func processes(t testing.TB, n int, program string, args []string) *Fronts {
+	t.Helper()
 	f := &Fronts{t: t, start: func() front {
 		t.Helper()
 		return outside{StartProcess(t, program, t.TempDir(), args...)}

@@ -14,6 +14,7 @@ import (
 	"redoubt/engine"
 	"redoubt/internal/partmem"
 	"redoubt/internal/respclient"
+	"redoubt/internal/testcql"
 	"redoubt/internal/testserver"
 	"redoubt/internal/testtikv"
 )
@@ -139,12 +140,31 @@ func TestFrontsOnTiKV(t *testing.T) {
 		cluster = testtikv.Start(t, testtikv.RegionSize(128<<10))
 		pd = cluster.PD()
 	}
+	var restart func(down func())
+	if cluster != nil {
+		restart = func(down func()) {
+			cluster.KillStore()
+			down()
+			cluster.StartStore()
+		}
+	}
+	killFronts(t, testserver.TiKVFronts(t, fronts, program, pd, testtikv.Prefix(t)), 3**rounds, restart)
+}
+
+// TestFrontsOnCQL checks front ends that are processes of their own, on a Cassandra node,
+// while front ends are killed.
+func TestFrontsOnCQL(t *testing.T) {
+	killFronts(t, testserver.CQLFronts(t, fronts, program, testcql.Host(t), testcql.Keyspace, testcql.Prefix(t)), 2**rounds, nil)
+}
+
+// killFronts checks front ends round by round, and kills one of them in each third round; in
+// others restart, if it is not nil, kills the store and starts it again.
+func killFronts(t *testing.T, f *testserver.Fronts, rounds int, restart func(down func())) {
 	t.Logf("seed %d", *seed)
-	f := testserver.TiKVFronts(t, fronts, program, pd, testtikv.Prefix(t))
 	fill(t, f.Dial(0))
 	rng := rand.New(rand.NewPCG(*seed, 300))
 	total, finished, unknown, none, kills, storeKills := 0, 0, 0, 0, 0, 0
-	for r := range 3 * *rounds {
+	for r := range rounds {
 		at := []layout{mixed, plain, large}[r%3]
 		before := current(t, f.Addr(r), at)
 		stop := make(chan struct{})
@@ -158,10 +178,8 @@ func TestFrontsOnTiKV(t *testing.T) {
 				victim = rng.IntN(fronts)
 				f.Kill(victim)
 				kills++
-			case r%3 == 2 && cluster != nil:
-				cluster.KillStore()
-				<-time.After(time.Duration(rng.IntN(500)) * time.Millisecond)
-				cluster.StartStore()
+			case r%3 == 2 && restart != nil:
+				restart(func() { <-time.After(time.Duration(rng.IntN(500)) * time.Millisecond) })
 				storeKills++
 			}
 		}, f.Addr(0), f.Addr(1), f.Addr(2))
