@@ -124,6 +124,10 @@ const (
 	Tracking
 	// AwaitsAcks: the command may wait for replicas (Block.Acks).
 	AwaitsAcks
+	// FromMaster: the command does not write, but is run when a master sends it.
+	FromMaster
+	// AlwaysPropagates: replicas run the command even if it has changed nothing here.
+	AlwaysPropagates
 )
 
 // FlagNames are the names of the flags that clients see, in Redis's order. Not

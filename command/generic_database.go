@@ -24,7 +24,7 @@ var dbSize = &Command{
 
 var flushDB = &Command{
 	Name: "flushdb", Group: Server, Since: "1.0.0", Arity: -1,
-	Flags: Write | Exclusive, Categories: CatKeyspace | CatDangerous,
+	Flags: Write | Exclusive | AlwaysPropagates, Categories: CatKeyspace | CatDangerous,
 	Tips:    []string{"request_policy:all_shards", "response_policy:all_succeeded"},
 	Syntax:  "[ASYNC@4.0.0|SYNC@6.2.0]",
 	Summary: "Removes all keys of the selected database.",
@@ -33,7 +33,7 @@ var flushDB = &Command{
 
 var flushAll = &Command{
 	Name: "flushall", Group: Server, Since: "1.0.0", Arity: -1,
-	Flags: Write | Exclusive, Categories: CatKeyspace | CatDangerous,
+	Flags: Write | Exclusive | AlwaysPropagates, Categories: CatKeyspace | CatDangerous,
 	Tips:    []string{"request_policy:all_shards", "response_policy:all_succeeded"},
 	Syntax:  "[ASYNC@4.0.0|SYNC@6.2.0]",
 	Summary: "Removes all keys of all databases.",

@@ -20,7 +20,7 @@ func (c *Command) Propagates(changed bool) bool {
 		return false // what they give to consumers is told entry by entry
 	case c.Group == Channel || c.Group == Scripting && c.Flags&Write == 0:
 		return false
-	case c.Flags&PubSubFlag != 0, c.Declared == flushAll, c.Declared == flushDB, c.FullName == "function|flush":
+	case c.Flags&(PubSubFlag|AlwaysPropagates) != 0:
 		return true
 	}
 	return changed

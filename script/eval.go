@@ -70,7 +70,7 @@ func (e *Engine) Commands() []*command.Command {
 func (e *Engine) ScriptCommands() []*command.Command {
 	return []*command.Command{
 		{
-			Name: "load", Group: command.Scripting, Since: "2.6.0", Arity: 3, Flags: command.NoScript | command.Stale,
+			Name: "load", Group: command.Scripting, Since: "2.6.0", Arity: 3, Flags: command.NoScript | command.Stale | command.FromMaster,
 			Tips:       []string{"request_policy:all_nodes", "response_policy:all_succeeded"},
 			Syntax:     "script",
 			Summary:    "Compiles a script and keeps it for EVALSHA, without running it.",
@@ -86,7 +86,7 @@ func (e *Engine) ScriptCommands() []*command.Command {
 			Run:        e.scriptExists,
 		},
 		{
-			Name: "flush", Group: command.Scripting, Since: "2.6.0", Arity: -2, Flags: command.NoScript,
+			Name: "flush", Group: command.Scripting, Since: "2.6.0", Arity: -2, Flags: command.NoScript | command.FromMaster,
 			Tips:       []string{"request_policy:all_nodes", "response_policy:all_succeeded"},
 			Syntax:     "[flush-type=<ASYNC|SYNC>@6.2.0]",
 			Summary:    "Forgets all scripts.",

@@ -38,7 +38,7 @@ func (e *Engine) FunctionCommands() []*command.Command {
 			Run:        e.functionDelete,
 		},
 		{
-			Name: "flush", Group: command.Scripting, Since: "7.0.0", Arity: -2, Flags: write | command.Exclusive,
+			Name: "flush", Group: command.Scripting, Since: "7.0.0", Arity: -2, Flags: write | command.Exclusive | command.AlwaysPropagates,
 			Tips:       tips,
 			Syntax:     "[ASYNC|SYNC]",
 			Summary:    "Deletes all libraries.",

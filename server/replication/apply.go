@@ -178,7 +178,7 @@ func (a *applier) find(args [][]byte) (*command.Command, error) {
 		return nil, errors.New("unknown command: it may be one of a module, or of a newer version")
 	case !cmd.ArityOK(len(args)):
 		return nil, command.ArityError(cmd.FullName)
-	case cmd.Run == nil || cmd.Flags&(command.Write|command.MayReplicate) == 0 && cmd.FullName != "script|load" && cmd.FullName != "script|flush":
+	case cmd.Run == nil || cmd.Flags&(command.Write|command.MayReplicate|command.FromMaster) == 0:
 		return nil, nil
 	}
 	if cmd.Flags&command.DenyOOM != 0 {
