@@ -303,6 +303,8 @@ type Limits struct {
 	types.Limits
 	MaxBulk int64 // proto-max-bulk-len
 	LFU     bool  // maxmemory-policy is an LFU one
+	// LFULogFactor and LFUDecay are lfu-log-factor and lfu-decay-time.
+	LFULogFactor, LFUDecay int64
 	// ReadOnlyReplica is the directive replica-read-only: a replica refuses writes.
 	ReadOnlyReplica bool
 	// SkipChecksum: RESTORE takes payloads with a wrong checksum, for tests.

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 
@@ -23,6 +24,12 @@ type age struct {
 // Age marks a key as last used idle seconds ago and, unless freq is negative, gives it this
 // access counter.
 func (b *Batch) Age(key []byte, idle, freq int64) {
+	if b.x.Evicts() {
+		if u := b.x.evicting.sampler.Usage(); !u.LFU || freq >= 0 {
+			b.setMark(key, u.Mark(idle, freq))
+		}
+		return
+	}
 	i := b.x.latches.Stripe(key)
 	used := uint32(max(1, int64(b.seconds)-idle))
 	b.x.latches.SetUsed(i, used)
@@ -58,9 +65,13 @@ func (a *ages) freq(i, used uint32) (freq int64, ok bool) {
 }
 
 // Idle returns for how many seconds a key was not used. Idle, Freq and Touch implement
-// command.Usage by the key's stripe: a key may look fresher than it is when another key
+// command.Usage by the mark of the key's row, if the engine has marks, else by the key's stripe: a key may look fresher than it is when another key
 // shares the stripe. Nothing is known of the time before the start.
 func (b *Batch) Idle(key []byte) int64 {
+	if b.x.Evicts() {
+		u, mark := b.usage(key)
+		return u.Idle(mark)
+	}
 	used := b.x.latches.Used(b.x.latches.Stripe(key))
 	if used == 0 {
 		used = b.x.born
@@ -71,6 +82,10 @@ func (b *Batch) Idle(key []byte) int64 {
 // Freq returns the access counter that RESTORE gave to the key. Accesses are not counted:
 // else a key that was used within a minute has 5, as a new key in Redis, and others 0.
 func (b *Batch) Freq(key []byte) int64 {
+	if b.x.Evicts() {
+		u, mark := b.usage(key)
+		return u.Freq(mark)
+	}
 	i := b.x.latches.Stripe(key)
 	if n, ok := b.x.ages.freq(i, b.x.latches.Used(i)); ok {
 		return n
@@ -82,6 +97,12 @@ func (b *Batch) Freq(key []byte) int64 {
 }
 
 // Touch marks a key as used.
-func (b *Batch) Touch(key []byte) { b.x.latches.SetUsed(b.x.latches.Stripe(key), b.seconds) }
+func (b *Batch) Touch(key []byte) {
+	b.x.latches.SetUsed(b.x.latches.Stripe(key), b.seconds)
+	if b.x.Evicts() {
+		u, mark := b.usage(key)
+		b.setMark(key, u.Used(mark, rand.Float64))
+	}
+}
 
 var _ command.Usage = (*Batch)(nil)

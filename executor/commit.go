@@ -98,6 +98,9 @@ func (b *Batch) commit() {
 		b.failReplies(fmt.Errorf("commit: %w", err))
 		b.commitUnknown(err)
 	default:
+		for _, m := range b.marked {
+			b.x.evicting.sampler.SetRowMark(m.row, m.mark)
+		}
 		b.x.space.Publish(&b.fx)
 		b.callDeferred(false)
 		for _, w := range b.served {
@@ -127,6 +130,7 @@ func (b *Batch) commit() {
 	if len(b.served)+len(b.postponed) > 0 {
 		b.answerServed(b.ticket)
 	}
+	b.marked = b.marked[:0]
 	b.rows.Reset()
 	b.lease.Release()
 	b.fx.Reset()

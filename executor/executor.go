@@ -86,11 +86,12 @@ type Executor struct {
 	listening atomic.Uint32
 	listener  func(*keyspace.Effects, engine.Ticket)
 
-	born uint32 // the time of the start, in seconds
-	ages ages
-	seed atomic.Uint64
-	idle sync.Pool // of *Batch, for workers
-	work *budget.Pool
+	born     uint32 // the time of the start, in seconds
+	ages     ages
+	seed     atomic.Uint64
+	idle     sync.Pool // of *Batch, for workers
+	work     *budget.Pool
+	evicting evicting
 	// clients accounts for the memory that clients hold: see wait_portion.go.
 	clients *budget.Account
 	feed    *feed.Stream // nil: there cannot be any replicas
@@ -113,6 +114,8 @@ type Executor struct {
 // Stats are sums over all commits.
 type Stats struct {
 	Hits, Misses, Expired, Changes, Commits, Dropped atomic.Int64
+	// Evicted counts keys that were evicted.
+	Evicted atomic.Int64
 	// Cold counts commands that a loop left to a worker because rows were not in
 	// memory, Warmed pipelines whose rows were fetched first, Slowed writes that a
 	// loop left to a worker because the store was congested.
@@ -137,6 +140,7 @@ func New(o Options) *Executor {
 		}),
 		work: o.Work, clients: o.Clients, feed: o.Feed,
 	}
+	x.evicting.sampler, _ = o.Engine.(engine.Sampler)
 	x.store = newStore(x, o)
 	x.seed.Store(o.Seed)
 	x.born = uint32(o.Clock().Unix())
@@ -200,6 +204,7 @@ type Batch struct {
 	grouped     bool         // the batch holds the latches of all its calls: see group.go
 	lease       budget.Lease // of a worker's batch: see memory.go
 
+	marked        []marked      // for when the batch is committed: see evict.go
 	wanted        engine.Wanted // rows to be fetched: see prefetch.go
 	wantedLatches []uint32      // the stripes of their keys
 	wantedRow     []byte        // scratch
@@ -254,6 +259,7 @@ func (b *Batch) begin() (bool, error) {
 	b.open, b.read, b.tx.Rows.View = true, false, view
 	now := b.x.clock()
 	b.tx.Now, b.tx.NowMicros, b.seconds = now.UnixMilli(), now.UnixMicro(), uint32(now.Unix())
+	b.tick()
 	b.tx.Listening = keyspace.Class(b.x.listening.Load())
 	b.tx.Worker = b.mode != Loop
 	b.fx.Feed.On = b.x.feed != nil && b.x.feed.Wanted()
@@ -483,6 +489,7 @@ func (b *Batch) prepare(c *Call, write bool) keyspace.TxMark {
 	b.tx.DB, b.tx.Writable = c.DB, write && (len(b.keys) > 0 || b.mode >= Snapshot)
 	b.tx.Worker = b.mode != Loop && (write || b.mode == Snapshot || b.serving)
 	b.tx.Cold = c.Cold
+	b.tx.Quiet = c.NoTouch || c.Cmd.Flags&command.NoTouch != 0
 	b.tx.By, b.tx.Undying = c.By, c.Row != nil
 	b.fx.Feed.BeginUnit()
 	b.store.prepare(c, write)

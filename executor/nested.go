@@ -150,6 +150,7 @@ func (b *Batch) latchNested(cmd *command.Command, args [][]byte) (some, ok bool)
 	if b.mode >= Snapshot {
 		return true, true
 	}
+	b.tx.Quiet = b.call.NoTouch || cmd.Flags&command.NoTouch != 0
 	b.inner = b.inner[:0]
 	if i, one := cmd.OneKeyAt(); one {
 		if i < len(args) {

@@ -59,7 +59,7 @@ func (b *Batch) transact(f func(*Batch)) (engine.Ticket, error) {
 	mark, checks := b.tx.Start(), b.rows.CheckMark()
 	b.fx.Feed.EndUnit()
 	b.tx.DB, b.tx.Writable, b.tx.Latched, b.tx.Unrefused = 0, true, true, true
-	b.tx.Undying = false
+	b.tx.Undying, b.tx.Quiet = false, true
 	f(b)
 	b.tx.Unrefused = false
 	failed := b.tx.Err()

@@ -41,6 +41,8 @@ type Tx struct {
 	// Undying: a master decides when keys and fields die. One that is past its time is alive
 	// until the master's own command deletes it.
 	Undying bool
+	// Quiet: what the command reads does not count as used.
+	Quiet bool
 
 	err   error
 	reads int
@@ -192,7 +194,7 @@ func (t *Tx) GetRow(row []byte) ([]byte, bool) {
 		t.read()
 	}
 	at := len(t.vals)
-	v, found, err := t.rowsOf(row).Get(row, t.vals)
+	v, found, err := t.get(row)
 	if err != nil {
 		t.err = fmt.Errorf("read row: %w", err)
 		return nil, false
@@ -202,6 +204,13 @@ func (t *Tx) GetRow(row []byte) ([]byte, bool) {
 		t.account()
 	}
 	return v[at:len(v):len(v)], found
+}
+
+func (t *Tx) get(row []byte) ([]byte, bool, error) {
+	if t.Quiet {
+		return t.rowsOf(row).Peek(row, t.vals)
+	}
+	return t.rowsOf(row).Get(row, t.vals)
 }
 
 // Reads returns how many reads the execution has done so far.

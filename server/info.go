@@ -108,7 +108,7 @@ func (v infoView) Store() info.Store {
 	f.Cleared, f.Clearing = w.Cleared, w.Clearing
 	x := &srv.exec.Stats
 	f.Hits, f.Misses, f.Expired, f.Changes = x.Hits.Load(), x.Misses.Load(), x.Expired.Load(), x.Changes.Load()
-	f.Dropped = x.Dropped.Load()
+	f.Dropped, f.Evicted = x.Dropped.Load(), x.Evicted.Load()
 	f.Cold, f.WarmUps, f.Slowed, f.Together = x.Cold.Load(), x.Warmed.Load(), x.Slowed.Load(), x.Joined.Load()
 	return f
 }

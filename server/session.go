@@ -522,6 +522,7 @@ func (s *session) refuse(cmd *command.Command, args [][]byte) error {
 			return err
 		}
 	}
+	s.srv.evictKeys(s.work.batch, s.call.Guard)
 	// A queued command takes memory, whatever it will do.
 	if (flags&command.DenyOOM != 0 || s.multi != nil && cmd.Flags&command.NoQueue == 0) && s.srv.outOfMemory() {
 		return command.ErrOutOfMemory

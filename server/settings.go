@@ -8,6 +8,7 @@ import (
 
 	"redoubt/command"
 	"redoubt/config"
+	"redoubt/executor"
 	"redoubt/types"
 	"redoubt/types/channel"
 )
@@ -22,6 +23,11 @@ type settings struct {
 	keepalive   atomic.Int64
 	maxBulk     atomic.Int64
 	maxMemory   atomic.Int64
+	// eviction is what maxmemory-policy says, nil for noeviction. nothingToEvict: the last try
+	// found no key.
+	eviction       atomic.Pointer[executor.Eviction]
+	nothingToEvict atomic.Bool
+	ignoresMemory  atomic.Bool // replica-ignore-maxmemory
 	// wantsReplicas: min-replicas-to-write asks for replicas.
 	wantsReplicas   atomic.Bool
 	outLimit        atomic.Pointer[config.BufferLimit]
@@ -63,7 +69,8 @@ func (srv *Server) watchSettings() error {
 	apply(func() { srv.tracking.Limit(c.Int("tracking-table-max-keys")) }, "tracking-table-max-keys")
 	apply(func() { srv.set.consoleReadOnly.Store(c.Bool("console-read-only")) }, "console-read-only")
 	apply(func() { srv.set.maxBulk.Store(c.Int("proto-max-bulk-len")) }, "proto-max-bulk-len")
-	apply(srv.limitCommands, "proto-max-bulk-len", "replica-read-only", "maxmemory-policy", "hash-max-listpack-entries", "hash-max-listpack-value",
+	apply(srv.setEviction, "maxmemory-policy", "maxmemory-samples", "maxmemory-eviction-tenacity", "lazyfree-lazy-eviction", "replica-ignore-maxmemory")
+	apply(srv.limitCommands, "proto-max-bulk-len", "replica-read-only", "maxmemory-policy", "lfu-log-factor", "lfu-decay-time", "hash-max-listpack-entries", "hash-max-listpack-value",
 		"set-max-intset-entries", "set-max-listpack-entries", "set-max-listpack-value", "zset-max-listpack-entries",
 		"zset-max-listpack-value", "list-max-listpack-size", "hll-sparse-max-bytes", "stream-node-max-entries", "stream-node-max-bytes")
 	apply(func() { srv.obs.Slow.Set(c.Int("slowlog-log-slower-than"), int(c.Int("slowlog-max-len"))) },
@@ -109,7 +116,8 @@ func (srv *Server) limitCommands() {
 			MaxBulk:         c.Int("proto-max-bulk-len"),
 			ReadOnlyReplica: c.Bool("replica-read-only"),
 
-			LFU: strings.Contains(c.Enum("maxmemory-policy"), "lfu"),
+			LFU:          strings.Contains(c.Enum("maxmemory-policy"), "lfu"),
+			LFULogFactor: c.Int("lfu-log-factor"), LFUDecay: c.Int("lfu-decay-time"),
 
 			SkipChecksum: srv.debug.SkipChecksum.Load(),
 			Channels:     srv.set.channelRules,
@@ -122,7 +130,7 @@ func (srv *Server) limitCommands() {
 func (srv *Server) outOfMemory() bool {
 	limit := srv.set.maxMemory.Load()
 	if limit > 0 && srv.dataBytes != nil {
-		return srv.dataBytes() > limit
+		return srv.dataBytes() > limit && (srv.set.eviction.Load() == nil || !srv.exec.Evicts() || srv.set.nothingToEvict.Load())
 	}
 	return limit > 0 && limit < leastMemory
 }

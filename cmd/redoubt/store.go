@@ -94,7 +94,7 @@ func openLocal(cfg *config.Config, held *budget.Budget, log *slog.Logger) func(c
 // memoryOpener opens the engine that keeps nothing on disk.
 func memoryOpener(cfg *config.Config, held *budget.Budget, log *slog.Logger) server.OpenFunc {
 	return func(context.Context, func(int64, int64)) (engine.Engine, error) {
-		eng := memory.Open(memory.Options{Memory: cfg.Int("maxmemory"), Unit: keyspace.Unit, Logger: log})
+		eng := memory.Open(memory.Options{Memory: cfg.Int("maxmemory"), Unit: keyspace.Unit, Kinds: keyspace.Sampled(), Logger: log})
 		cfg.OnChange("maxmemory", func() error { eng.SetMemory(cfg.Int("maxmemory")); return nil })
 		go keepBudget(cfg, held, eng)
 		return eng, nil

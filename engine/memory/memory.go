@@ -25,6 +25,8 @@ type Options struct {
 	Memory int64
 	// Unit is as in local.Options.
 	Unit func(key []byte) int
+	// Kinds are the third bytes of the keys of rows that Sample may be asked for, two at most.
+	Kinds []byte
 	// Logger gets messages for the operator; nil means slog.Default().
 	Logger *slog.Logger
 }
@@ -61,6 +63,8 @@ func Open(o Options) *Engine {
 		stop: make(chan struct{}), tidying: make(chan struct{}, 1),
 	}
 	e.memory.Store(o.Memory)
+	e.set.SampleKinds(o.Kinds...)
+	e.set.SetUsage(engine.Usage{})
 	e.views.New = func() any { return &view{e: e} }
 	e.iterators.New = func() any { return &iterator{e: e} }
 	e.tasks.Go(e.tidyLoop)
@@ -189,6 +193,27 @@ func (e *Engine) Reserved() int64 { return min(e.reserved.Load(), e.memory.Load(
 
 // Memory is what rows use, with the versions that snapshots need.
 func (e *Engine) Memory() int64 { return e.set.Bytes() + e.set.UndoBytes() }
+
+// SetUsage implements engine.Sampler.
+func (e *Engine) SetUsage(u engine.Usage) { e.set.SetUsage(u) }
+
+// Usage implements engine.Sampler.
+func (e *Engine) Usage() *engine.Usage { return e.set.Usage() }
+
+// RowMark implements engine.Sampler.
+func (e *Engine) RowMark(key []byte) (mark uint32, ok bool) { return e.set.RowMark(key) }
+
+// SetRowMark implements engine.Sampler.
+func (e *Engine) SetRowMark(key []byte, mark uint32) { e.set.SetRowMark(key, mark) }
+
+// Sample implements engine.Sampler.
+func (e *Engine) Sample(kind byte, b []byte) (key []byte, ok bool) { return e.set.Sample(kind, b) }
+
+// Reclaim implements engine.Sampler: it removes some of the rows that range deletes cover.
+func (e *Engine) Reclaim() bool {
+	_, more := e.set.Clear()
+	return more
+}
 
 // Share is how much rows may take of a limit.
 func (e *Engine) Share(limit int64) int64 { return limit }

@@ -44,6 +44,15 @@ func (v *view) Get(key, dst []byte) ([]byte, bool, error) {
 	return value, state == resident.Found, nil
 }
 
+// Peek implements engine.Peeker.
+func (v *view) Peek(key, dst []byte) ([]byte, bool, error) {
+	if err := v.e.usable(); err != nil {
+		return dst, false, err
+	}
+	value, state := v.e.set.Peek(key, engine.Hash(key), dst)
+	return value, state == resident.Found, nil
+}
+
 // GetMany implements engine.Reader.
 func (v *view) GetMany(keys [][]byte, visit func(i int, value []byte, found bool) error) error {
 	return getMany(v, &v.value, keys, visit)

@@ -196,7 +196,7 @@ func openEngine(t testing.TB, o Options, log *slog.Logger) (engine.Engine, error
 	case "", "mem":
 		return mem.New(), nil
 	case "memory":
-		return memory.Open(memory.Options{Unit: keyspace.Unit, Logger: log}), nil
+		return memory.Open(memory.Options{Unit: keyspace.Unit, Kinds: keyspace.Sampled(), Logger: log}), nil
 	case "cold":
 		return newCold(), nil
 	case "local":

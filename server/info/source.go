@@ -86,6 +86,7 @@ type Clients struct {
 // Store has the figures of the engine and the executor.
 type Store struct {
 	engine.Stats
+	Evicted            int64 // keys
 	Counted            int64 // what counts against maxmemory where that bounds the data, else 0
 	Ready              bool
 	OnDisk             bool // the engine is not in memory only; true while the store is being opened

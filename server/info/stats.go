@@ -29,7 +29,7 @@ func writeStats(t *text) {
 		"rejected_connections", st.Rejected.Load(), "sync_full", f.FullSyncs, "sync_partial_ok", f.PartialSyncs, "sync_partial_err", f.RefusedSyncs,
 		"expired_keys", e.Expired, "expired_stale_perc", "0.00",
 		"expired_time_cap_reached_count", e.SweepsBehind, "expire_cycle_cpu_milliseconds", e.SweepNanos/1e6)
-	t.nums("evicted_keys", 0, "evicted_clients", st.Evicted.Load())
+	t.nums("evicted_keys", t.store.Evicted, "evicted_clients", st.Evicted.Load())
 	t.zeros("total_eviction_exceeded_time", "current_eviction_exceeded_time")
 	t.nums("keyspace_hits", e.Hits, "keyspace_misses", e.Misses)
 	t.nums("pubsub_channels", f.Channels, "pubsub_patterns", f.Patterns, "pubsubshard_channels", f.ShardChannels)

@@ -16,7 +16,7 @@ import (
 //	     8     4  length of the value
 //	    12     4  length of the key
 //	    16     4  its place in the part's list of dirty rows
-//	    20     4  flags and heat
+//	    20     4  flags and heat; in a set without a store the upper 24 bits are its mark (sample.go)
 //	    24        the key, then the value
 //
 // Only the flags word is changed under a shared lock (heat, by readers), hence

@@ -59,6 +59,7 @@ type Set struct {
 	filter        keyFilter
 	pinning       pinning
 	storeless     bool // see NewStoreless
+	sampled       sampled
 }
 
 // part is the rows whose keys share their first two bytes.
@@ -88,6 +89,8 @@ type part struct {
 	undo  map[string][]version
 	cold  int          // how many versions of undo only the store has
 	walks atomic.Int32 // walks under way, for which no row may be evicted
+
+	sampled [2]atomic.Int64 // how many rows there are of each kind that can be sampled
 }
 
 // New makes an empty set. unit returns the length of the prefix of a key that names its unit;
@@ -175,7 +178,7 @@ func (s *Set) Get(key []byte, hash uint64, dst []byte) (value []byte, state Stat
 		} else {
 			dst, state = append(dst, r.value()...), Found
 		}
-		r.touch()
+		s.used(r)
 	} else if state = s.missing(p, key, hash); state == Unknown {
 		token = p.removals
 	}
@@ -306,6 +309,9 @@ func (s *Set) create(p *part, key []byte, hash uint64, value []byte, seq uint64,
 		return 0, fmt.Errorf("room for a row: %w", err)
 	}
 	flags |= s.pinFlag(key)
+	if u := s.sampled.usage.Load(); u != nil {
+		flags |= u.New() << markShift
+	}
 	row(s.arena.Bytes(ref, n)).fill(key, value, seq, flags)
 	if err := p.tab.insert(hash, ref); err != nil {
 		s.arena.Free(ref, n)
@@ -323,6 +329,7 @@ func (s *Set) create(p *part, key []byte, hash uint64, value []byte, seq uint64,
 	}
 	s.rows.Add(1)
 	s.bytes.Add(size)
+	s.tally(p, key, 1)
 	if flags&dead != 0 {
 		s.dead.Add(1)
 	}
@@ -351,6 +358,7 @@ func (s *Set) remove(p *part, ref arena.Ref, r row, hash uint64) {
 		s.pinning.bytes.Add(-pinnedSize(r.size()))
 	}
 	s.rows.Add(-1)
+	s.tally(p, r.key(), -1)
 	size := int64(arena.Round(r.size())) + tableRow
 	p.tab.remove(hash, ref)
 	if p.ordered {
