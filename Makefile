@@ -4,7 +4,7 @@
 GO ?= go
 PKG := ./...
 
-.PHONY: help run build test test-quick race check fmt vet fuzz sim oracle oracle-short crash bench bench-mem soak hostile hostile-short pgo tools tools-clients tools-console idle clients \
+.PHONY: help run build dist test test-quick race check fmt vet fuzz sim oracle oracle-short crash bench bench-mem soak hostile hostile-short pgo tools tools-clients tools-console idle clients \
 	clients-short console console-current console-program test-console pictures test-channels test-replicated tikv-build tikv-up tikv-down test-tikv cql-up cql-down test-cql settle
 
 help: ## list the targets
@@ -22,6 +22,9 @@ BUILT = $(shell date -u $(if $(SOURCE_DATE_EPOCH),-d @$(SOURCE_DATE_EPOCH)) +%Y-
 
 build: ## build bin/redoubt
 	$(GO) build -ldflags "-X redoubt/version.commit=$(COMMIT) -X redoubt/version.built=$(BUILT)" -o bin/redoubt ./cmd/redoubt
+
+dist: ## static programs for Linux and macOS with checksums and lists of modules, in dist/ (TARGETS="linux/amd64")
+	@TARGETS="$(TARGETS)" GO="$(GO)" LDFLAGS="-X redoubt/version.commit=$(COMMIT) -X redoubt/version.built=$(BUILT)" packaging/dist.sh
 
 # test/ran is go test that fails when a test did not run. Tests may skip themselves
 # only for a reason that is written here: ELSEWHERE are those that another target

@@ -6,6 +6,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
+
+	"redoubt/client"
 )
 
 // defaultServer is the server that tools look at unless they are told another.
@@ -30,4 +32,20 @@ func tlsFlags(f *flag.FlagSet) func() (*tls.Config, error) {
 		}
 		return secure, nil
 	}
+}
+
+// passwordVariable is the environment variable with the password of servers whose address has
+// none: that of redis-cli. A command line can be read by all users of a machine.
+const passwordVariable = "REDISCLI_AUTH"
+
+// parseServer reads the address of the flag --server.
+func parseServer(text string, secure *tls.Config) (client.Server, error) {
+	s, err := client.ParseServer(text, secure)
+	if err != nil {
+		return s, fmt.Errorf("--server: %w", err)
+	}
+	if s.Password == "" {
+		s.Password = os.Getenv(passwordVariable)
+	}
+	return s, nil
 }

@@ -63,9 +63,9 @@ func benchServer(ctx context.Context, args []string, out, log io.Writer) error {
 	if err != nil {
 		return failed(err)
 	}
-	server, err := client.ParseServer(*at, config)
+	server, err := parseServer(*at, config)
 	if err != nil {
-		return failed(fmt.Errorf("--server: %w", err))
+		return failed(err)
 	}
 	p := newProgress(log, time.Second)
 	p.begin(fmt.Sprintf("bench %s", server))

@@ -7,7 +7,6 @@ import (
 	"io"
 	"strings"
 
-	"redoubt/client"
 	"redoubt/config"
 	"redoubt/doctor"
 	"redoubt/engine"
@@ -41,9 +40,9 @@ func doctorReport(ctx context.Context, args []string, out, log io.Writer) error 
 		if err != nil {
 			return failed(err)
 		}
-		s, err := client.ParseServer(*at, config)
+		s, err := parseServer(*at, config)
 		if err != nil {
-			return failed(fmt.Errorf("--server: %w", err))
+			return failed(err)
 		}
 		p.Server = &s
 	}

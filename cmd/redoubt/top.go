@@ -41,9 +41,9 @@ func topServer(ctx context.Context, args []string, out, log io.Writer) error {
 	if err != nil {
 		return failed(err)
 	}
-	server, err := client.ParseServer(*at, config)
+	server, err := parseServer(*at, config)
 	if err != nil {
-		return failed(fmt.Errorf("--server: %w", err))
+		return failed(err)
 	}
 	server.Patience = max(5*(*every), 5*time.Second)
 	file, _ := out.(*os.File)

@@ -28,3 +28,19 @@ func TestTopLines(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
+
+// The password may come from the environment. Not parallel: it changes the environment.
+func TestPasswordOfTheEnvironment(t *testing.T) {
+	s := testserver.Start(t, testserver.Options{Args: []string{"--requirepass", "some secret"}})
+	at := "redis://" + s.Addr
+	if out, _, err := use("top", "--server", at, "--count", "1"); err == nil {
+		t.Errorf("without a password: %s", out)
+	}
+	t.Setenv(passwordVariable, "some secret")
+	for _, tool := range [][]string{{"top", "--count", "1"}, {"bench", "--clients", "1", "--count", "1", "PING"}} {
+		words := append([]string{tool[0], "--server", at}, tool[1:]...)
+		if out, _, err := use(words...); err != nil {
+			t.Errorf("%v: %v\n%s", tool, err, out)
+		}
+	}
+}
