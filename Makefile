@@ -110,10 +110,10 @@ SIM ?= 10m
 sim: ## clusters of replicas with faults, simulated, each of two kinds for a while (SIM=10m)
 	REDOUBT_SIM=$(SIM) $(GO) test -count=1 -timeout 24h -v -run 'TestSimulation($$|OnJournals)' ./replica
 
-REPLICATED ?= 10m
+HISTORIES ?= 100
 
-test-replicated: ## whole servers that agree upon their writes, with faults, checked for linearizability (REPLICATED=10m), and processes with kill -9
-	REDOUBT_REPLICATED=$(REPLICATED) $(GO) test -count=1 -timeout 24h -v ./test/replicated
+test-replicated: ## whole servers that agree upon their writes, with faults, checked for linearizability (HISTORIES=100), and processes with kill -9
+	REDOUBT_HISTORIES=$(HISTORIES) $(GO) test -count=1 -timeout 24h -parallel 4 -v ./test/replicated
 
 console: ## build console/dist, the page that is embedded in the program, from console/app; needs Node 20 or later
 	cd console/app && npm ci --ignore-scripts --no-progress && npm run build

@@ -78,11 +78,14 @@ func (d *data) run(s step) string {
 	return *v
 }
 
-// operation is what a client sends: a command, or several in MULTI.
-type operation []step
+// operation is what a client sends: a command, or several in MULTI or in a script.
+type operation struct {
+	steps  []step
+	script bool
+}
 
 func (o operation) writes() bool {
-	for _, s := range o {
+	for _, s := range o.steps {
 		if s.kind != "GET" && s.kind != "LRANGE" {
 			return true
 		}
@@ -95,12 +98,40 @@ var model = porcupine.Model{
 	Step: func(state, input, output any) (bool, any) {
 		d := state.(data)
 		var got []string
-		for _, s := range input.(operation) {
+		for _, s := range input.(operation).steps {
 			got = append(got, d.run(s))
 		}
 		return output == nil || strings.Join(got, "|") == output.(string), d
 	},
 	DescribeOperation: func(input, output any) string { return fmt.Sprintf("%v -> %v", input, output) },
+}
+
+// The script runs the commands that it is given, each with the number of its words before it.
+const script = `local out, at = {}, 1
+while at <= #ARGV do
+	local n = tonumber(ARGV[at])
+	out[#out + 1] = redis.pcall(unpack(ARGV, at + 1, at + n))
+	at = at + 1 + n
+end
+return out`
+
+func (o operation) eval() []string {
+	args := []string{"EVAL", script, strconv.Itoa(texts + 1), "list"}
+	for i := range texts {
+		args = append(args, key(i))
+	}
+	for _, s := range o.steps {
+		args = append(append(args, strconv.Itoa(len(s.args()))), s.args()...)
+	}
+	return args
+}
+
+func randomOperation(rng *rand.Rand, serial *int) operation {
+	o := operation{steps: []step{randomStep(rng, serial)}, script: rng.IntN(5) == 0}
+	for rng.IntN(4) == 0 && len(o.steps) < 4 {
+		o.steps = append(o.steps, randomStep(rng, serial))
+	}
+	return o
 }
 
 func randomStep(rng *rand.Rand, serial *int) step {
@@ -165,8 +196,11 @@ func refused(v respclient.Value) (outcome, bool) {
 
 // do runs an operation and returns its reply.
 func do(cl *respclient.Client, o operation) (string, outcome) {
-	if len(o) == 1 {
-		v, err := cl.Do(o[0].args()...)
+	switch {
+	case o.script:
+		return together(cl.Do(o.eval()...))
+	case len(o.steps) == 1:
+		v, err := cl.Do(o.steps[0].args()...)
 		if err != nil {
 			return "", unknown
 		}
@@ -178,13 +212,17 @@ func do(cl *respclient.Client, o operation) (string, outcome) {
 	if v, err := cl.Do("MULTI"); err != nil || v.IsError() {
 		return "", nothing
 	}
-	for _, s := range o {
+	for _, s := range o.steps {
 		if v, err := cl.Do(s.args()...); err != nil || v.IsError() {
 			cl.Close() // nothing is executed of what was queued
 			return "", nothing
 		}
 	}
-	v, err := cl.Do("EXEC")
+	return together(cl.Do("EXEC"))
+}
+
+// together returns the reply to several steps.
+func together(v respclient.Value, err error) (string, outcome) {
 	if err != nil {
 		return "", unknown
 	}
@@ -232,31 +270,23 @@ func (c *cluster) nemesis(rng *rand.Rand, power bool) string {
 	return "heal"
 }
 
-// long is how long the test goes on: REDOUBT_REPLICATED ("10m") or some seconds.
-func long(t *testing.T, short time.Duration) time.Duration {
-	if v := os.Getenv("REDOUBT_REPLICATED"); v != "" {
-		d, err := time.ParseDuration(v)
-		must(t, err)
-		return d
-	}
-	return short
-}
-
+// TestLinearizable runs REDOUBT_HISTORIES histories, or one of each kind.
 func TestLinearizable(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		name   string
-		policy journal.Policy
-	}{{"everysec", journal.EverySec}, {"always", journal.Always}} {
-		t.Run(c.name, func(t *testing.T) {
+	histories := 2
+	if v := os.Getenv("REDOUBT_HISTORIES"); v != "" {
+		var err error
+		histories, err = strconv.Atoi(v)
+		must(t, err)
+	}
+	for no := range histories {
+		name, policy := "everysec", journal.EverySec
+		if no%2 == 1 {
+			name, policy = "always", journal.Always
+		}
+		t.Run(fmt.Sprintf("%s/%d", name, no/2), func(t *testing.T) {
 			t.Parallel()
-			rng := seeded(t)
-			for end := time.Now().Add(long(t, time.Second)); ; {
-				history(t, c.policy, rng)
-				if t.Failed() || time.Now().After(end) {
-					return
-				}
-			}
+			history(t, policy, seeded(t))
 		})
 	}
 }
@@ -283,10 +313,7 @@ func history(t *testing.T, policy journal.Policy, rng *rand.Rand) {
 						continue
 					}
 				}
-				o := operation{randomStep(rng, &serial)}
-				for rng.IntN(4) == 0 && len(o) < 4 {
-					o = append(o, randomStep(rng, &serial))
-				}
+				o := randomOperation(rng, &serial)
 				call := time.Since(start)
 				reply, what := do(cl, o)
 				op := porcupine.Operation{ClientId: id, Input: o, Call: int64(call), Output: reply, Return: int64(time.Since(start))}
@@ -319,7 +346,8 @@ func history(t *testing.T, policy journal.Policy, rng *rand.Rand) {
 	c.setCuts(nil)
 	x := c.leader()
 	cl := x.client()
-	for _, o := range []operation{{{"GET", 0, ""}}, {{"GET", 1, ""}}, {{"LRANGE", 0, ""}}} {
+	for _, s := range []step{{"GET", 0, ""}, {"GET", 1, ""}, {"LRANGE", 0, ""}} {
+		o := operation{steps: []step{s}}
 		call := time.Since(start)
 		reply, what := do(cl, o)
 		if what == done {
