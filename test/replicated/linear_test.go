@@ -3,10 +3,12 @@
 package replicated
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -60,7 +62,7 @@ func (d *data) run(s step) string {
 		return strconv.Itoa(len(*v))
 	case "INCR":
 		n, err := strconv.Atoi(*v)
-		if err != nil && *v != "" {
+		if *v != "" && (err != nil || *v != strconv.Itoa(n)) { // "05" is none for Redis
 			return "error"
 		}
 		*v = strconv.Itoa(n + 1)
@@ -365,7 +367,12 @@ func history(t *testing.T, policy journal.Policy, rng *rand.Rand) {
 	}
 	switch porcupine.CheckOperationsTimeout(model, ops, time.Minute) {
 	case porcupine.Illegal:
-		t.Errorf("%d operations are not linearizable", len(ops))
+		var all strings.Builder
+		slices.SortFunc(ops, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
+		for _, o := range ops {
+			fmt.Fprintf(&all, "%v..%v client %d: %v -> %v\n", time.Duration(o.Call), time.Duration(o.Return), o.ClientId, o.Input, o.Output)
+		}
+		t.Errorf("%d operations are not linearizable:\n%s", len(ops), all.String())
 	case porcupine.Unknown:
 		t.Logf("%d operations were too many to check", len(ops))
 	}
