@@ -51,9 +51,31 @@ type Options struct {
 	Election int           // so many ticks without a leader begin an election, or up to twice as many
 	Now      time.Duration // see Tick
 	Logger   *slog.Logger
+	// Return is nil, or how a node comes back that may have forgotten what it promised.
+	Return *Return
 	// MaxWaiting is how many bytes may be proposed and not committed; 32 MiB if zero.
 	MaxWaiting uint64
 }
+
+// Return is how a node comes back that may have forgotten entries that it acknowledged, or votes
+// that it gave: it lost its files, or machine and memory lost power before an fsync.
+//
+// Such a node is silent, but for asking each other node for its term. The greatest of their
+// terms is Floor. From then on it takes messages of leaders of later terms only, and neither votes
+// nor becomes leader. A leader that hears of it hands its leadership over, so that there is a later
+// term. When the node has an entry of such a term, it is one like all others again.
+//
+// Why that is safe, as long as fewer than a majority return at a time:
+//   - The leader of a term above Floor was elected by a majority without this node, which was
+//     silent. That majority and the one that acknowledged a committed entry share a node, and it is
+//     another one than this. So the leader has all entries that were committed by what this
+//     node acknowledged, and this node has them when it has an entry of that leader's term.
+//   - A vote that it has forgotten was for a candidate that had stored the term before
+//     it asked. That candidate was asked for its term, or has forgotten its candidacy, too. Hence
+//     the term is Floor at the most, and this node does not vote in such terms again.
+//   - The leader knows nothing of what this node acknowledged before: it begins its term
+//     with no knowledge of others.
+type Return struct{ Floor uint64 }
 
 // Message is what nodes send each other.
 type Message struct {
@@ -153,10 +175,15 @@ func New(o Options) (c *Core, err error) {
 	if term > o.State.Term {
 		return nil, fmt.Errorf("%w: the log has entry %d of term %d, the state file only knows term %d: take this node out of its group and let it join anew", ErrBroken, c.last, term, o.State.Term)
 	}
+	conf := &pb.ConfState{Voters: o.Voters}
+	if o.Return != nil { // a learner does not campaign
+		others := slices.DeleteFunc(slices.Clone(o.Voters), func(id uint64) bool { return id == c.id })
+		conf = &pb.ConfState{Voters: others, Learners: []uint64{c.id}}
+	}
 	hard := &pb.HardState{Term: &o.State.Term, Vote: &o.State.Vote, Commit: &commit}
 	c.node, err = raft.NewRawNode(&raft.Config{
 		ID: c.id, ElectionTick: o.Election, HeartbeatTick: 1,
-		Storage: &storage{log: o.Log, hard: hard, conf: &pb.ConfState{Voters: o.Voters}},
+		Storage: &storage{log: o.Log, hard: hard, conf: conf},
 		Applied: o.Applied, AsyncStorageWrites: true,
 		MaxSizePerMsg: 1 << 20, MaxCommittedSizePerReady: 4 << 20, MaxUncommittedEntriesSize: o.MaxWaiting,
 		MaxInflightMsgs: 256, MaxInflightBytes: 64 << 20,
@@ -206,6 +233,16 @@ func (c *Core) Tick(now time.Duration) error {
 func (c *Core) Step(now time.Duration, m Message) error {
 	return c.event(now, func() error {
 		r := m.Raft
+		if ret := c.o.Return; ret != nil {
+			switch r.GetType() {
+			case pb.MsgApp, pb.MsgHeartbeat:
+			default:
+				return nil
+			}
+			if r.GetTerm() <= ret.Floor {
+				return nil
+			}
+		}
 		switch r.GetType() {
 		case pb.MsgVote, pb.MsgPreVote:
 			// What this node promised to a leader before it was started is forgotten, but
@@ -298,6 +335,15 @@ func (c *Core) Transfer(now time.Duration, to uint64) error {
 		c.node.TransferLeader(to)
 		return nil
 	})
+}
+
+// Returned reports whether a node with Options.Return has caught up: another Core goes on without.
+func (c *Core) Returned() bool {
+	if c.o.Return == nil || c.err != nil {
+		return false
+	}
+	term, err := c.o.Log.Term(c.o.Log.Last())
+	return err == nil && term > c.o.Return.Floor
 }
 
 // Lease is until when no other node can have become leader, by the clock of the events;

@@ -50,14 +50,15 @@ func runSimulations(t *testing.T, o simOptions, short time.Duration) {
 		operations += len(w.history)
 		sum.elections, sum.cuts, sum.voids, sum.unknowns = sum.elections+w.elections, sum.cuts+w.cuts, sum.voids+w.voids, sum.unknowns+w.unknowns
 		sum.leaseReads, sum.followerReads, sum.crashes = sum.leaseReads+w.leaseReads, sum.followerReads+w.followerReads, sum.crashes+w.crashes
+		sum.returns += w.returns
 		sum.entries = append(sum.entries, w.entries...)
 	}
-	t.Logf("%d histories, %.0f a minute, the last with seed %d: %d operations, %d entries, %d elections, %d crashes, %d cuts, %d void writes, %d of unknown outcome, %d reads by lease, %d by read index",
-		histories, float64(histories)/time.Since(start).Minutes(), seed-1, operations, len(sum.entries), sum.elections, sum.crashes, sum.cuts, sum.voids, sum.unknowns, sum.leaseReads, sum.followerReads)
+	t.Logf("%d histories, %.0f a minute, the last with seed %d: %d operations, %d entries, %d elections, %d crashes, %d returns, %d cuts, %d void writes, %d of unknown outcome, %d reads by lease, %d by read index",
+		histories, float64(histories)/time.Since(start).Minutes(), seed-1, operations, len(sum.entries), sum.elections, sum.crashes, sum.returns, sum.cuts, sum.voids, sum.unknowns, sum.leaseReads, sum.followerReads)
 	if one {
 		return
 	}
-	if sum.elections < histories || operations < 10*histories || sum.leaseReads == 0 || sum.followerReads == 0 || sum.crashes == 0 {
+	if sum.elections < histories || operations < 10*histories || sum.leaseReads == 0 || sum.followerReads == 0 || sum.crashes == 0 || sum.returns == 0 {
 		t.Error("too little has happened")
 	}
 }
@@ -81,6 +82,7 @@ func TestSimulationFinds(t *testing.T) {
 		"reads without a lease":             {staleReads: true},
 		"power cuts with everysec":          {forgetful: true},
 		"power cuts of journals":            {forgetful: true, journals: true},
+		"nodes that return in haste":        {hasty: true},
 		"memory that keeps what was voided": {keepVoid: true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -38,6 +38,8 @@ type host struct {
 	reads      []*held // that wait for entries they have seen
 	indexReads map[string]*simOp
 	serving    bool
+	returning  bool              // it may have forgotten what it promised, and has not caught up
+	answers    map[uint64]uint64 // the terms of the others, while it asks; the process is not up
 	role       Role
 	commit     uint64
 
@@ -81,6 +83,7 @@ func (h *host) start() {
 	h.applied, h.rows, h.digest = 0, [simKeys]uint64{}, 0
 	h.ahead, h.reads, h.indexReads = nil, nil, map[string]*simOp{}
 	h.serving, h.role, h.commit, h.fsyncFree = false, Role{}, 0, 0
+	h.answers = nil
 	h.missed, h.asked, h.paused = nil, nil, false
 	var err error
 	h.file, err = h.disk.stateFile()
@@ -88,14 +91,68 @@ func (h *host) start() {
 	h.log, err = h.disk.open(h.apply)
 	h.w.must(err)
 	s := h.file.State()
+	if h.returning && !s.Returning {
+		s.Returning = true
+		h.w.must(h.file.Set(s))
+	}
 	h.w.noteTerm(h, s.Term)
+	if s.Returning {
+		h.up, h.answers = false, map[uint64]uint64{}
+		h.ask()
+		return
+	}
+	h.newCore(nil)
+	h.later(time.Duration(h.w.rng.Int64N(int64(simTick))), h.tick)
+}
+
+func (h *host) newCore(r *Return) {
+	var err error
 	h.core, err = New(Options{
-		State: s, Voters: h.w.ids, Log: h.log, Applied: h.applied,
+		State: h.file.State(), Voters: h.w.ids, Log: h.log, Applied: h.applied, Return: r,
 		Tick: simTick, Election: simElection, Now: h.now(),
 	})
 	h.w.must(err)
 	h.act()
+}
+
+// ask asks the others for their terms, and begins when all have answered.
+func (h *host) ask() {
+	for _, o := range h.w.hosts {
+		if o != h && (o.up || o.answers != nil) && !o.paused && h.w.connected(h, o) && h.w.rng.IntN(2) == 0 {
+			h.answers[o.id] = o.term()
+		}
+	}
+	if len(h.answers) < len(h.w.hosts)-1 && !h.w.o.hasty {
+		h.w.after(100*time.Millisecond, h.ask)
+		return
+	}
+	r := &Return{Floor: h.file.State().Term}
+	for _, term := range h.answers {
+		r.Floor = max(r.Floor, term)
+	}
+	if h.w.o.hasty {
+		r.Floor = 0
+	}
+	h.up, h.answers = true, nil
+	h.newCore(r)
 	h.later(time.Duration(h.w.rng.Int64N(int64(simTick))), h.tick)
+	h.later(0, func() { h.call(r.Floor) })
+}
+
+// call has a leader of a term that does not suit hand its leadership over.
+func (h *host) call(floor uint64) {
+	if !h.returning {
+		return
+	}
+	for _, o := range h.w.hosts {
+		if o.up && !o.paused && o.role.Leads && o.role.Term <= floor && h.w.connected(h, o) {
+			if to := h.w.hosts[h.w.rng.IntN(len(h.w.hosts))]; to != h {
+				h.w.must(o.core.Transfer(o.now(), to.id))
+				o.act()
+			}
+		}
+	}
+	h.later(300*time.Millisecond, func() { h.call(floor) })
 }
 
 func (h *host) tick() {
@@ -117,6 +174,7 @@ func (h *host) crash(power bool) {
 	for _, op := range h.asked {
 		op.void()
 	}
+	h.asked = nil
 	for _, context := range slices.Sorted(maps.Keys(h.indexReads)) {
 		h.indexReads[context].void()
 	}
@@ -166,6 +224,16 @@ func (h *host) act() {
 		}
 		h.release()
 	}
+	if h.core.Returned() {
+		h.returning = false
+		h.w.returns++
+		h.w.must(h.disk.sync(h.disk.position()))
+		s := h.file.State()
+		s.Returning = false
+		h.w.must(h.file.Set(s))
+		h.newCore(nil)
+		return
+	}
 	_, commit := h.core.Status()
 	h.w.check(commit >= h.commit, "host %d: commit went from %d back to %d", h.id, h.commit, commit)
 	h.commit = commit
@@ -189,9 +257,15 @@ func (h *host) write(w Write) {
 	if w.HasCut {
 		h.cut(w.Cut)
 	}
-	position := h.disk.position()
+	position, core := h.disk.position(), h.core
+	written := func() {
+		if h.core == core {
+			h.w.must(h.core.Written(h.now(), w))
+			h.act()
+		}
+	}
 	if !h.w.always {
-		h.later(0, func() { h.w.must(h.core.Written(h.now(), w)); h.act() })
+		h.later(0, written)
 		return
 	}
 	took := time.Duration(h.w.rng.Int64N(int64(4 * time.Millisecond)))
@@ -201,8 +275,7 @@ func (h *host) write(w Write) {
 	h.fsyncFree = max(h.fsyncFree, h.now()) + took
 	h.later(h.fsyncFree-h.now(), func() {
 		h.w.must(h.disk.sync(position))
-		h.w.must(h.core.Written(h.now(), w))
-		h.act()
+		written()
 	})
 }
 

@@ -35,6 +35,7 @@ type simOptions struct {
 	journals   bool // logs are journals, else lists in memory
 	staleReads bool // leaders read without a lease
 	forgetful  bool // power cuts though only writes are waited for, not fsyncs
+	hasty      bool // hosts that may have forgotten something follow any leader, and then vote
 	keepVoid   bool // memory is not taken back when entries are cut
 }
 
@@ -64,7 +65,7 @@ type world struct {
 	open         []*simOp
 	clients      int
 
-	elections, cuts, leaseReads, voids, unknowns, crashes, followerReads, messages int
+	elections, cuts, leaseReads, voids, unknowns, crashes, returns, followerReads, messages int
 }
 
 // applied is what all hosts must have at an index.
@@ -141,11 +142,7 @@ func simulate(seed uint64, o simOptions) *world {
 		f, err := newFiles(state.State{Cluster: state.ID{1}, Node: state.ID{byte(id)}, RaftID: id})
 		w.must(err)
 		h := &host{w: w, id: id, rate: 0.97 + 0.06*w.rng.Float64(), offset: time.Duration(1 + w.rng.Int64N(1e12))}
-		if o.journals {
-			h.disk = &journalDisk{files: f}
-		} else {
-			h.disk = &memDisk{files: f}
-		}
+		h.disk = w.newDisk(f)
 		w.hosts = append(w.hosts, h)
 		h.start()
 	}
@@ -163,6 +160,16 @@ func simulate(seed uint64, o simOptions) *world {
 	w.end()
 	return w
 }
+
+func (w *world) newDisk(f files) disk {
+	if w.o.journals {
+		return &journalDisk{files: f}
+	}
+	return &memDisk{files: f}
+}
+
+// connected reports whether two hosts reach each other.
+func (w *world) connected(a, b *host) bool { return !w.cut[a.id-1][b.id-1] && !w.cut[b.id-1][a.id-1] }
 
 // end judges the history, and ends all hosts.
 func (w *world) end() {
@@ -244,7 +251,7 @@ func (w *world) fault() {
 		}
 	}
 	lasts := time.Duration(w.rng.Int64N(int64(3 * time.Second)))
-	kind := w.rng.IntN(10)
+	kind := w.rng.IntN(11)
 	if w.o.staleReads {
 		kind = 3 // what shows them
 	}
@@ -282,6 +289,25 @@ func (w *world) fault() {
 		bridge := w.rng.IntN(2*len(w.hosts)) - len(w.hosts)
 		split := 1 + w.rng.IntN(len(w.hosts)-1)
 		w.partition(lasts, func(a, b int) bool { return a != bridge && b != bridge && (a < split) != (b < split) })
+	case 10: // a power cut where that loses something, or all files are lost
+		returning := 0
+		for _, h := range w.hosts {
+			if h.returning {
+				returning++
+			}
+		}
+		if !h.up || returning >= (len(w.hosts)-1)/2 && !h.returning {
+			break
+		}
+		w.crashes++
+		h.returning = true
+		h.crash(true)
+		if w.always || w.rng.IntN(2) == 0 {
+			f, err := newFiles(state.State{Cluster: state.ID{1}, Node: state.ID{byte(h.id), 1}, RaftID: h.id, Returning: true})
+			w.must(err)
+			h.disk = w.newDisk(f)
+		}
+		w.after(lasts, h.start)
 	case 7: // leadership is handed over
 		if h.up && !h.paused && h.role.Leads {
 			w.must(h.core.Transfer(h.now(), w.ids[w.rng.IntN(len(w.ids))]))

@@ -9,12 +9,13 @@ import (
 // The bytes of the file; FORMAT.md has the table.
 
 const (
-	magic     = "RDBTRAFT"
-	version   = 1
-	slotSize  = 128
-	slotApart = 4096
-	fileSize  = slotApart + slotSize
-	flagClean = 1
+	magic         = "RDBTRAFT"
+	version       = 1
+	slotSize      = 128
+	slotApart     = 4096
+	fileSize      = slotApart + slotSize
+	flagClean     = 1
+	flagReturning = 2
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -31,9 +32,14 @@ func (s State) put(b []byte, serial uint64) {
 	binary.BigEndian.PutUint64(b[80:], s.Incarnation)
 	binary.BigEndian.PutUint64(b[88:], s.Term)
 	binary.BigEndian.PutUint64(b[96:], s.Vote)
+	var flags uint32
 	if s.Clean {
-		binary.BigEndian.PutUint32(b[104:], flagClean)
+		flags |= flagClean
 	}
+	if s.Returning {
+		flags |= flagReturning
+	}
+	binary.BigEndian.PutUint32(b[104:], flags)
 	binary.BigEndian.PutUint32(b[124:], crc32.Checksum(b[:124], castagnoli))
 }
 
@@ -50,6 +56,7 @@ func parse(b []byte) (s State, serial uint64, ok bool, err error) {
 	copy(s.Boot[:], b[56:])
 	s.RaftID, s.Incarnation = binary.BigEndian.Uint64(b[72:]), binary.BigEndian.Uint64(b[80:])
 	s.Term, s.Vote = binary.BigEndian.Uint64(b[88:]), binary.BigEndian.Uint64(b[96:])
-	s.Clean = binary.BigEndian.Uint32(b[104:])&flagClean != 0
+	flags := binary.BigEndian.Uint32(b[104:])
+	s.Clean, s.Returning = flags&flagClean != 0, flags&flagReturning != 0
 	return s, binary.BigEndian.Uint64(b[16:]), true, nil
 }

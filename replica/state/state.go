@@ -40,6 +40,9 @@ type State struct {
 	Term, Vote    uint64
 	Boot          ID   // of the machine, when the node was started
 	Clean         bool // the node ended with everything fsynced
+	// Returning: the node may have forgotten what it promised, and takes part again only when it
+	// has caught up with a leader that was elected without it: see replica.Return.
+	Returning bool
 }
 
 // Remembers reports whether a node that was started again may keep its identity although its
