@@ -56,7 +56,7 @@ type Mesh struct {
 	cluster string
 	self    string
 	conns   map[net.Conn]struct{}
-	members map[string]*member // all but this one; replaced as a whole by Join
+	members map[string]*member // all but this one, by id
 
 	connections, refused, drops atomic.Int64
 	traffic                     traffic
@@ -67,13 +67,16 @@ type member struct {
 	Peer
 	link  atomic.Pointer[link] // nil: not connected
 	heard atomic.Pointer[link] // the connection that it has opened
+	ctx   context.Context      // ends when another one has taken its place, or the mesh is closed
+	leave context.CancelFunc
 }
 
 const (
 	// asker is the beginning of the id of who only asks.
 	asker = "ask:"
-	// maxQuestion bounds questions and answers.
+	// maxQuestion bounds questions, maxReply answers.
 	maxQuestion = 4 << 10
+	maxReply    = 16 << 20
 	// maxSent bounds a frame of a member: the largest record of a journal and its head.
 	maxSent = maxFrame + 1<<20
 )
@@ -118,10 +121,36 @@ func (m *Mesh) Join(cluster, self string, others []Peer) {
 		return
 	}
 	for _, p := range others {
-		to := &member{Peer: p}
-		m.members[p.ID] = to
-		m.work.Go(func() { m.keep(to) })
+		m.add(p)
 	}
+}
+
+// add connects to a member. mu is held.
+func (m *Mesh) add(p Peer) {
+	to := &member{Peer: p}
+	to.ctx, to.leave = context.WithCancel(m.ctx)
+	m.members[p.ID] = to
+	m.work.Go(func() { m.keep(to) })
+}
+
+// Replace puts a member in the place of another one, or adds it if old is "" or unknown. The
+// connections of the old one have ended when Replace returns, and it is refused from then on. It is called after Join.
+func (m *Mesh) Replace(old string, p Peer) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed || old == p.ID && m.members[old] != nil {
+		return
+	}
+	if was := m.members[old]; was != nil {
+		delete(m.members, old)
+		was.leave()
+		for _, l := range []*link{was.link.Load(), was.heard.Load()} {
+			if l != nil {
+				l.close(errReplaced)
+			}
+		}
+	}
+	m.add(p)
 }
 
 // Send appends frames to what is sent to a member: add gets the buffer and returns it with
@@ -250,6 +279,9 @@ func (m *Mesh) serve(l *link, id string) error {
 	if old := from.heard.Swap(l); old != nil {
 		old.close(errReplaced)
 	}
+	if from.ctx.Err() != nil { // Replace has not seen this connection
+		return fmt.Errorf("node %q: %w", name, errCluster)
+	}
 	m.connections.Add(1)
 	m.work.Go(l.write) // beats
 	r := frameReader{r: bufio.NewReaderSize(l.conn, 64<<10), max: maxSent}
@@ -287,7 +319,11 @@ func (m *Mesh) answer(l *link) error {
 	if kind != frameQuestion {
 		return unexpected(kind)
 	}
-	_, err = l.step(appendFrame(nil, frameReply, m.o.Answer(body)))
+	for rest := appendFrame(nil, frameReply, m.o.Answer(body)); len(rest) > 0 && err == nil; {
+		var n int
+		n, err = l.step(rest[:min(len(rest), writeStep)])
+		rest = rest[n:]
+	}
 	return err
 }
 
@@ -296,12 +332,15 @@ func (m *Mesh) answer(l *link) error {
 // keep keeps a connection to a member until the mesh is closed.
 func (m *Mesh) keep(p *member) {
 	wait, told := m.o.Backoff[0], false
-	for m.ctx.Err() == nil {
-		l, err := m.connect(m.ctx, p.Addr, m.name(), m.cluster+":"+p.ID)
+	for p.ctx.Err() == nil {
+		l, err := m.connect(p.ctx, p.Addr, m.name(), m.cluster+":"+p.ID)
 		if err == nil {
 			wait, told = m.o.Backoff[0], false
 			m.o.Log.Info("connected to another node", "node", p.ID, "addr", p.Addr)
 			p.link.Store(l)
+			if p.ctx.Err() != nil { // Replace has not seen it
+				l.close(errReplaced)
+			}
 			m.work.Go(l.write)
 			// The other side sends beats only.
 			r := frameReader{r: l.conn, max: maxStrange}
@@ -317,15 +356,15 @@ func (m *Mesh) keep(p *member) {
 			if errors.Is(l.reason(), errSlow) {
 				m.drops.Add(1)
 			}
-			if m.ctx.Err() == nil {
+			if p.ctx.Err() == nil {
 				m.o.Log.Warn("the connection to another node broke", "node", p.ID, "addr", p.Addr, "err", l.reason())
 			}
-		} else if m.ctx.Err() == nil && !told {
+		} else if p.ctx.Err() == nil && !told {
 			told = true
 			m.o.Log.Warn("cannot connect to another node", "node", p.ID, "addr", p.Addr, "err", err)
 		}
 		select {
-		case <-m.ctx.Done():
+		case <-p.ctx.Done():
 		case <-time.After(wait/2 + rand.N(wait)): //nolint:gosec // no secret
 		}
 		wait = min(2*wait, m.o.Backoff[1])
@@ -373,7 +412,7 @@ func (m *Mesh) Ask(ctx context.Context, addr string, question []byte) ([]byte, e
 	if _, err = l.step(appendFrame(nil, frameQuestion, question)); err != nil {
 		return nil, err
 	}
-	r := frameReader{r: l.conn, max: maxQuestion}
+	r := frameReader{r: l.conn, max: maxReply}
 	kind, body, err := r.next()
 	if err != nil {
 		return nil, err

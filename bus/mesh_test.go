@@ -260,3 +260,25 @@ func TestMeshDropsWhoDoesNotRead(t *testing.T) {
 		return a.Stats().Drops > 0
 	})
 }
+
+// Another node takes the place of a member: the old one is neither heard nor spoken to any more.
+func TestMeshReplaces(t *testing.T) {
+	t.Parallel()
+	a, old, fresh := newMesh(t, nil), newMesh(t, nil), newMesh(t, nil)
+	a.Join("c", "a", []Peer{old.peer("b1")})
+	old.Join("c", "b1", []Peer{a.peer("a")})
+	soon(t, "connected", func() bool { return connectedTo(a, "b1")() && connectedTo(old, "a")() })
+	fresh.Join("c", "b2", []Peer{a.peer("a")})
+	refused := a.Stats().Refused
+	a.Replace("b1", fresh.peer("b2"))
+	soon(t, "the new one is there", func() bool { return connectedTo(a, "b2")() && connectedTo(fresh, "a")() })
+	soon(t, "the old one is refused", func() bool { return a.Stats().Refused > refused+1 })
+	before := len(a.list())
+	old.Send("a", say("late"))
+	fresh.Send("a", say("new"))
+	a.Send("b2", say("hello"))
+	soon(t, "what the new ones say", func() bool { return len(a.list()) > before && len(fresh.list()) == 1 })
+	if got := a.list(); len(got) != before+1 || got[before] != "b2: new" || len(old.list()) > 0 {
+		t.Errorf("%q, %q", got, old.list())
+	}
+}

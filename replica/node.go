@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -107,6 +106,8 @@ type NodeOptions struct {
 	SegmentBytes int64      // of the log
 	Policy       journal.Policy
 	Voters       []uint64
+	// Return says how the node takes part if its state says that it is returning.
+	Return *Return
 	// Send gives a message to the transport. It must not wait, and may lose the message.
 	Send func(m Message)
 	// OnDurable is called without locks when Durable or Err has changed.
@@ -144,8 +145,10 @@ type nodeFigures struct {
 
 // Errors of opening a node. Each text says what to do.
 var (
-	// ErrForgot: under this policy of fsync the node may have lost what it acknowledged.
+	// ErrForgot: the node may have forgotten what it promised, and Return was not given.
 	ErrForgot = errors.New("this node may have forgotten what it acknowledged")
+	// ErrBehind: no other node has the entries that follow the newest one of this node.
+	ErrBehind = errors.New("this node is behind the logs of the others")
 	// ErrUnknownOutcome: whether the entry is committed is not known.
 	ErrUnknownOutcome = errors.New("whether the entry is committed is not known")
 )
@@ -223,12 +226,17 @@ func OpenNode(o NodeOptions, have journal.Applied, replay func(index uint64, pay
 // acknowledged.
 func (n *Node) remembers() error {
 	s := n.file.State()
-	if n.o.Policy != journal.Always && s.Term > 0 && !s.Remembers(n.o.Boot) {
-		return fmt.Errorf("%w: the machine was started anew since, without a clean end of the node, and appendfsync is not always, so up to a second of its log may be lost: as replica %d it must not vote again. Its data directory %s is to be removed and the node to join as a new one, which this version cannot do yet: keep the directory, and keep the other nodes running",
-			ErrForgot, s.RaftID, filepath.Dir(n.o.State))
+	if n.o.Return == nil && (s.Returning || Forgot(s, n.o.Policy, n.o.Boot)) {
+		return fmt.Errorf("%w: as replica %d it must not vote before it has caught up", ErrForgot, s.RaftID)
 	}
-	s.Boot, s.Clean = n.o.Boot, false
+	s.Boot, s.Clean, s.Returning = n.o.Boot, false, n.o.Return != nil
 	return n.file.Set(s)
+}
+
+// Forgot reports whether a node may have lost what it acknowledged: the machine was started anew since,
+// without a clean end of the node, and the policy does not wait for fsyncs.
+func Forgot(s state.State, policy journal.Policy, boot state.ID) bool {
+	return policy != journal.Always && s.Term > 0 && !s.Remembers(boot)
 }
 
 // Start begins to take part. The machine has what OpenNode has replayed.
@@ -248,10 +256,14 @@ func (n *Node) Start(m Machine) error {
 
 // newCore makes a core of what is on disk. mu is held.
 func (n *Node) newCore() (err error) {
+	// The core takes all that the log has for durable.
+	if err := n.log.Sync(n.log.Position()); err != nil {
+		return err
+	}
 	n.life++
 	n.pending = nil
 	n.core, err = New(Options{
-		State: n.file.State(), Voters: n.o.Voters, Log: n.log, Applied: n.applied.Load(),
+		State: n.file.State(), Voters: n.o.Voters, Log: n.log, Applied: n.applied.Load(), Return: n.o.Return,
 		Tick: n.o.Tick, Election: n.o.Election, Now: n.o.Clock(), Logger: n.o.Logger,
 	})
 	return err
@@ -369,6 +381,42 @@ func (n *Node) act() {
 		}
 	}
 	n.update()
+	if n.err == nil && n.core.Returned() {
+		n.returned()
+	}
+}
+
+// returned makes the node one like all others again: it has caught up.
+func (n *Node) returned() {
+	err := n.log.Sync(n.log.Position())
+	if err == nil {
+		s := n.file.State()
+		s.Returning = false
+		err = n.file.Set(s)
+	}
+	if err != nil {
+		n.fail(err)
+		return
+	}
+	n.o.Return = nil
+	n.o.Logger.Info("this node has caught up with the others, and votes again", "replica", n.id, "last", n.log.Last())
+	n.rebuild()
+}
+
+// Abandon ends the part that the node takes, for good: when it is opened again it is a returning
+// one.
+func (n *Node) Abandon(why error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.stopped() {
+		return
+	}
+	s := n.file.State()
+	s.Returning = true
+	if err := n.file.Set(s); err != nil {
+		why = errors.Join(why, err)
+	}
+	n.fail(why)
 }
 
 // write does one write, and reports whether it was done.
@@ -497,6 +545,10 @@ func (n *Node) becomes(r Role) {
 func (n *Node) fail(err error) {
 	if n.err != nil {
 		return
+	}
+	if s := n.file.State(); errors.Is(err, ErrBroken) && !s.Returning {
+		s.Returning = true // what it has may not be what it acknowledged
+		err = errors.Join(err, n.file.Set(s))
 	}
 	n.err = fmt.Errorf("this replica has stopped: %w", err)
 	n.writable = false

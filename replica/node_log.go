@@ -78,9 +78,15 @@ func (n *Node) Base(index uint64) ([]byte, error) {
 	return a.Append(nil), err
 }
 
-// LinkTo implements journal.Log: there are no copies of a replica's log yet.
-func (n *Node) LinkTo(string, uint64) (uint64, error) {
-	return 0, fmt.Errorf("a copy of the store of a replica: %w", errors.ErrUnsupported)
+// LinkTo implements journal.Log. The copy may have entries that are not committed.
+func (n *Node) LinkTo(dir string, from uint64) (uint64, error) {
+	a, err := n.log.Applied(from)
+	if err != nil {
+		return 0, err
+	}
+	last := n.log.Last()
+	_, err = n.log.LinkTo(dir, a.Position)
+	return last, err
 }
 
 // SetPolicy implements journal.Log.
@@ -200,13 +206,17 @@ func (n *Node) Replay(from, upTo uint64, replay func(index uint64, payload []byt
 type NodeStatus struct {
 	ID                               uint64
 	Role                             Role
-	Serves                           bool // it leads, and the machine may append
+	Term                             uint64 // the newest that the node has stored or heard of
+	Serves                           bool   // it leads, and the machine may append
 	Commit                           uint64
 	Applied                          uint64
 	Last                             uint64 // the newest entry of the log
 	Voters                           []uint64
 	Members                          []Member // as the leader knows them; empty on a follower
 	Queued                           int      // entries that are committed and not applied
+	First                            uint64   // the oldest entry that the log has for others
+	Returning                        bool     // it has not caught up: see Return
+	Floor                            uint64   // of Return
 	Lease                            time.Duration
 	Elections, Rewinds, FailedWrites int64
 }
@@ -218,6 +228,10 @@ func (n *Node) Status() NodeStatus {
 	s := NodeStatus{
 		ID: n.id, Role: n.role, Serves: n.writable, Commit: n.durable.Load(), Applied: n.applied.Load(), Last: n.log.Last(), Voters: n.o.Voters,
 		Elections: n.figures.elections.Load(), Rewinds: n.figures.rewinds.Load(), FailedWrites: n.figures.failedWrites.Load(),
+	}
+	s.First, s.Term = n.log.First(), max(n.role.Term, n.file.State().Term)
+	if n.o.Return != nil {
+		s.Returning, s.Floor = true, n.o.Return.Floor
 	}
 	if n.writable {
 		s.Lease = max(0, time.Duration(n.lease.Load())-n.o.Clock())

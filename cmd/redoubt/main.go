@@ -80,16 +80,22 @@ func run(args []string, out io.Writer) error {
 	if err := limitWork(); err != nil {
 		return err
 	}
+	again := make(chan struct{}, 1)
 	srv, err := server.New(server.Options{
-		Config: cfg, Open: opener(cfg, held, log), Budget: held, Logger: log, Seed: uint64(time.Now().UnixNano()),
+		Config: cfg, Open: opener(cfg, held, log, func() { again <- struct{}{} }), Budget: held, Logger: log, Seed: uint64(time.Now().UnixNano()),
 	})
 	if err != nil {
 		return err
 	}
-	err = serve(srv, log, func() { banner(out, cfg, srv) })
+	restarts, err := serve(srv, log, again, func() { banner(out, cfg, srv) })
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownTime)
 	defer cancel()
-	if err := errors.Join(err, srv.Shutdown(ctx)); err != nil {
+	err = errors.Join(err, srv.Shutdown(ctx))
+	if restarts {
+		log.Info("starting again", "err", err) // the node had stopped already
+		return restart()
+	}
+	if err != nil {
 		return err
 	}
 	log.Info("bye")
@@ -100,21 +106,21 @@ func run(args []string, out io.Writer) error {
 const shutdownTime = 5 * time.Second
 
 // serve serves until a signal or SHUTDOWN, or until opening the store has failed.
-// It calls ready when clients are served.
-func serve(srv *server.Server, log *slog.Logger, ready func()) error {
+// It calls ready when clients are served. restarts says that the process is to be started again.
+func serve(srv *server.Server, log *slog.Logger, again <-chan struct{}, ready func()) (restarts bool, err error) {
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM, syscall.SIGINT)
 	reload := make(chan os.Signal, 1)
 	signal.Notify(reload, syscall.SIGHUP)
 	defer signal.Stop(reload)
 	if err := srv.Start(); err != nil {
-		return err
+		return false, err
 	}
 	for loaded := srv.Loaded(); ; {
 		select {
 		case <-loaded:
 			if err := srv.LoadError(); err != nil {
-				return err
+				return false, err
 			}
 			ready()
 			loaded = nil
@@ -124,10 +130,12 @@ func serve(srv *server.Server, log *slog.Logger, ready func()) error {
 			}
 		case sig := <-stop:
 			log.Info("shutting down", "signal", sig.String())
-			return nil
+			return false, nil
+		case <-again:
+			return true, nil
 		case <-srv.Stopping():
 			log.Info("shutting down", "reason", "SHUTDOWN command")
-			return nil
+			return false, nil
 		}
 	}
 }

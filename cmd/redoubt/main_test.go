@@ -68,7 +68,7 @@ func TestServe(t *testing.T) {
 		}, ready: kill, begun: true},
 	} {
 		begun := false
-		err := serve(newServer(t, c.open), log, func() {
+		_, err := serve(newServer(t, c.open), log, nil, func() {
 			begun = true
 			if c.ready != nil {
 				c.ready()

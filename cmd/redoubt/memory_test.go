@@ -108,7 +108,7 @@ func TestBudgetIsKept(t *testing.T) {
 	}
 	t.Cleanup(func() { debug.SetMemoryLimit(math.MaxInt64) })
 	held := new(budget.Budget)
-	store, err := opener(cfg, held, slog.New(slog.DiscardHandler))(t.Context(), nil)
+	store, err := opener(cfg, held, slog.New(slog.DiscardHandler), nil)(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +160,7 @@ func TestHeapIsLimitedOnTiKV(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { debug.SetMemoryLimit(math.MaxInt64) })
-	if _, err := opener(cfg, new(budget.Budget), slog.New(slog.DiscardHandler))(t.Context(), nil); err == nil {
+	if _, err := opener(cfg, new(budget.Budget), slog.New(slog.DiscardHandler), nil)(t.Context(), nil); err == nil {
 		t.Fatal("a cluster was found")
 	}
 	await := func(what string, ok func(limit int64) bool) {

@@ -27,13 +27,14 @@ import (
 const leastSecret = 16
 
 // replicatedOpener opens the local engine on a log that is agreed upon with the other nodes.
-func replicatedOpener(cfg *config.Config, held *budget.Budget, log *slog.Logger) server.OpenFunc {
+// restart has the process end and start again.
+func replicatedOpener(cfg *config.Config, held *budget.Budget, log *slog.Logger, restart func()) server.OpenFunc {
 	open := openLocal(cfg, held, log)
 	return func(ctx context.Context, progress func(done, total int64)) (engine.Engine, error) {
 		if cfg.Get("replicaof") != "" {
 			return nil, errors.New("raft-peers and replicaof exclude each other: remove one of them")
 		}
-		m, err := newMember(cfg, log)
+		m, err := newMember(cfg, log, restart)
 		if err != nil {
 			return nil, err
 		}
@@ -41,15 +42,21 @@ func replicatedOpener(cfg *config.Config, held *budget.Budget, log *slog.Logger)
 		if err := m.Found(ctx); err != nil {
 			return fail(err)
 		}
-		rows, err := open(ctx, progress, m.OpenLog)
+		store, err := m.Open(ctx, progress, func() (member.Rows, error) {
+			rows, err := open(ctx, progress, m.OpenLog)
+			if err != nil {
+				return nil, err // and not an interface that holds a nil engine
+			}
+			return rows, nil
+		})
 		if err != nil {
 			return fail(err)
 		}
-		return m.Wrap(rows), nil
+		return store, nil
 	}
 }
 
-func newMember(cfg *config.Config, log *slog.Logger) (*member.Member, error) {
+func newMember(cfg *config.Config, log *slog.Logger, restart func()) (*member.Member, error) {
 	peers := addresses(cfg.Str("raft-peers"))
 	secret, err := clusterSecret(cfg, peers)
 	if err != nil {
@@ -72,6 +79,7 @@ func newMember(cfg *config.Config, log *slog.Logger) (*member.Member, error) {
 	}
 	m, err := member.New(member.Options{
 		Dir: filepath.Join(cfg.Str("dir"), "raft"), Peers: peers, Listener: ln, Secret: secret, Boot: state.Boot(), Logger: log,
+		StoreDir: storeDir(cfg), Restart: restart,
 		Contact: func() member.Contact {
 			announced := func(directive string, own int64) int {
 				if n := cfg.Int(directive); n != 0 {

@@ -85,7 +85,7 @@ func TestHangUpReloads(t *testing.T) {
 			}
 		}
 	}()
-	if err := serve(srv, log, func() { close(ready) }); err != nil {
+	if _, err := serve(srv, log, nil, func() { close(ready) }); err != nil {
 		t.Error(err)
 	}
 }

@@ -25,8 +25,9 @@ import (
 // policies are the values of appendfsync.
 var policies = map[string]journal.Policy{"always": journal.Always, "everysec": journal.EverySec, "no": journal.No}
 
-// opener returns a function that opens the store of the configuration.
-func opener(cfg *config.Config, held *budget.Budget, log *slog.Logger) server.OpenFunc {
+// opener returns a function that opens the store of the configuration. A node of a replicated cluster calls
+// restart when it has to begin anew.
+func opener(cfg *config.Config, held *budget.Budget, log *slog.Logger, restart func()) server.OpenFunc {
 	switch cfg.Enum("engine") {
 	case "memory":
 		return memoryOpener(cfg, held, log)
@@ -36,7 +37,7 @@ func opener(cfg *config.Config, held *budget.Budget, log *slog.Logger) server.Op
 		return cqlOpener(cfg, held, log)
 	}
 	if cfg.Str("raft-peers") != "" {
-		return replicatedOpener(cfg, held, log)
+		return replicatedOpener(cfg, held, log, restart)
 	}
 	open := openLocal(cfg, held, log)
 	return func(ctx context.Context, progress func(done, total int64)) (engine.Engine, error) {

@@ -36,7 +36,7 @@ func TestTiKVIsConfigured(t *testing.T) {
 		if err := cfg.Load("x.conf", strings.NewReader("engine tikv\n"+lines)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := opener(cfg, new(budget.Budget), slog.New(slog.DiscardHandler))(t.Context(), nil); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := opener(cfg, new(budget.Budget), slog.New(slog.DiscardHandler), nil)(t.Context(), nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want one with %q", lines, err, want)
 		}
 	}

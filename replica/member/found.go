@@ -108,14 +108,26 @@ func (m *Member) Found(ctx context.Context) error {
 	if int(m.state.RaftID) > len(m.o.Peers) {
 		return fmt.Errorf("%w: it is replica %d, and raft-peers names %d nodes: give the list that the cluster was founded with", ErrOther, m.state.RaftID, len(m.o.Peers))
 	}
+	m.mu.Lock()
+	m.self, m.cluster = int(m.state.RaftID), hex.EncodeToString(m.state.Cluster[:])
+	m.mu.Unlock()
+	self := hex.EncodeToString(m.node[:])
+	if err := m.learn(m.self, self); err != nil {
+		return err
+	}
 	var others []bus.Peer
+	m.learning.Lock()
+	m.mu.Lock()
 	for i, addr := range m.o.Peers {
-		if i+1 != int(m.state.RaftID) {
-			others = append(others, bus.Peer{ID: name(uint64(i + 1)), Addr: addr})
+		if i+1 != m.self && m.nodes[i] != "" {
+			others = append(others, bus.Peer{ID: name(i+1, m.nodes[i]), Addr: addr})
 		}
 	}
-	m.mesh.Join(hex.EncodeToString(m.state.Cluster[:]), name(m.state.RaftID), others)
-	m.o.Logger.Info("this node is in a cluster", "cluster", hex.EncodeToString(m.state.Cluster[:]), "replica", m.state.RaftID, "nodes", strings.Join(m.o.Peers, ","))
+	m.mesh.Join(m.cluster, name(m.self, self), others)
+	m.joined = true
+	m.mu.Unlock()
+	m.learning.Unlock()
+	m.o.Logger.Info("this node is in a cluster", "cluster", m.cluster, "replica", m.self, "nodes", strings.Join(m.o.Peers, ","))
 	m.work.Go(m.keepAsking)
 	return nil
 }
@@ -147,9 +159,9 @@ func (m *Member) found(ctx context.Context) error {
 // tryFound asks all nodes. wait says why it is too early.
 func (m *Member) tryFound(ctx context.Context) (s state.State, wait, err error) {
 	all := make([]answer, len(m.o.Peers))
-	self := 0
+	self, lost := 0, false
 	for i := range all {
-		a, err := m.ask(ctx, i+1)
+		a, err := m.ask(ctx, i+1, question{Op: opWho})
 		if err != nil {
 			wait = errors.Join(wait, err)
 			continue
@@ -176,9 +188,23 @@ func (m *Member) tryFound(ctx context.Context) (s state.State, wait, err error) 
 		sum.Write([]byte("\x00" + a.Node))
 	}
 	cluster := state.ID(sum.Sum(nil)[:16])
+	// A majority that is in another cluster was founded with another node at this place, which has
+	// lost its files.
+	members := make(map[string]int)
+	for i, a := range all {
+		if a.Cluster != "" && a.Cluster != hex.EncodeToString(cluster[:]) && i+1 != self {
+			if members[a.Cluster]++; 2*members[a.Cluster] > len(all) {
+				b, err := hex.DecodeString(a.Cluster)
+				if err != nil || len(b) != len(cluster) {
+					return s, nil, fmt.Errorf("%w: %s says that it is in cluster %q", ErrOther, m.o.Peers[i], a.Cluster)
+				}
+				cluster, lost = state.ID(b), true
+			}
+		}
+	}
 	for i, a := range all {
 		if a.Cluster != "" && a.Cluster != hex.EncodeToString(cluster[:]) {
-			return s, nil, fmt.Errorf("%w: %s is in cluster %s, which was not founded with this node as it is: if this node has lost its files, its place in that cluster cannot be taken by a new one yet", ErrOther, m.o.Peers[i], a.Cluster)
+			return s, nil, fmt.Errorf("%w: %s is in cluster %s, which was not founded with this node as it is: if this node has lost its files, a majority of the others must be there with theirs", ErrOther, m.o.Peers[i], a.Cluster)
 		}
 		if a.Cluster != "" && a.Place != i+1 {
 			return s, nil, fmt.Errorf("%w: %s is replica %d, in raft-peers it is number %d: give the list that the cluster was founded with", ErrOther, m.o.Peers[i], a.Place, i+1)
@@ -187,7 +213,7 @@ func (m *Member) tryFound(ctx context.Context) (s state.State, wait, err error) 
 			return s, nil, fmt.Errorf("%w: two nodes have the same id, %s: one data directory is a copy of another", ErrOther, a.Node)
 		}
 	}
-	return state.State{Cluster: cluster, Node: m.node, RaftID: uint64(self), Boot: m.o.Boot}, nil, nil
+	return state.State{Cluster: cluster, Node: m.node, RaftID: uint64(self), Boot: m.o.Boot, Returning: lost}, nil, nil
 }
 
 // enter makes the state durable.
@@ -202,6 +228,10 @@ func (m *Member) enter(s state.State) error {
 	if err := errors.Join(f.Close(), m.o.FS.Remove(filepath.Join(m.o.Dir, "node"))); err != nil {
 		return fmt.Errorf("entering the cluster: %w", err)
 	}
-	m.o.Logger.Info("the cluster is founded", "cluster", hex.EncodeToString(s.Cluster[:]))
+	if s.Returning {
+		m.o.Logger.Warn("this node has no files, and takes the place of one that has lost them", "cluster", hex.EncodeToString(s.Cluster[:]), "replica", s.RaftID)
+	} else {
+		m.o.Logger.Info("the cluster is founded", "cluster", hex.EncodeToString(s.Cluster[:]))
+	}
 	return nil
 }

@@ -18,7 +18,6 @@ import (
 	"log/slog"
 	"net"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,6 +41,14 @@ type Options struct {
 	Secret   [32]byte
 	// Contact is where clients reach this node.
 	Contact func() Contact
+	// StoreDir is where the store is, in the same file system. If it is empty this node takes no snapshots.
+	StoreDir string
+	// Rate is how many bytes a second of a snapshot are taken at most; 64 MiB if zero.
+	Rate int64
+	// Retain is that of replica.NodeOptions.
+	Retain int64
+	// Restart is called when the process is to be ended and started again: the store must be replaced.
+	Restart func()
 	// Empty reports whether there is no store yet.
 	Empty  func() (bool, error)
 	Logger *slog.Logger
@@ -83,9 +90,21 @@ type Member struct {
 	state   state.State // zero before the cluster is founded
 	known   []answer    // by place less one, the newest answers; of this node, too
 	seen    []time.Time
+	nodes   []string                 // the ids of the nodes by place less one; "" if it is not known yet
+	names   atomic.Pointer[[]string] // nodes, to be read without mu
+	joined  bool                     // the mesh is that of a cluster
+	self    int                      // this node's place, and its cluster, from Found on
+	cluster string
 	closed  bool
 	replica atomic.Pointer[replica.Node]
-	store   *Store
+	built   atomic.Pointer[Store]
+
+	learning            sync.Mutex // held to change nodes; before mu
+	opening             context.Context
+	source              source
+	fetched             atomic.Int64 // bytes of the snapshot that is taken
+	returned, restarted atomic.Bool  // it came back as one that may have forgotten; Restart was called
+	replaced            atomic.Bool  // another node has this one's place: it was logged
 }
 
 // answer is what a node says of itself to whoever knows the secret.
@@ -96,11 +115,18 @@ type answer struct {
 	Cluster string  `json:"cluster,omitempty"` // empty: it is in none yet
 	Place   int     `json:"place,omitempty"`   // its Raft id, when it has one
 	Contact Contact `json:"contact"`
-	Version int     `json:"version"` // of what the nodes say to each other
-	Program string  `json:"program,omitempty"`
+	// What follows is of its state.
+	Term      uint64   `json:"term,omitempty"`
+	Leader    uint64   `json:"leader,omitempty"`
+	First     uint64   `json:"first,omitempty"` // the oldest entry that its log has
+	Returning bool     `json:"returning,omitempty"`
+	Floor     uint64   `json:"floor,omitempty"` // see replica.Return
+	Nodes     []string `json:"nodes,omitempty"`
+	Version   int      `json:"version"` // of what the nodes say to each other
+	Program   string   `json:"program,omitempty"`
 }
 
-const answerVersion = 1
+const answerVersion = 2
 
 // New makes a member and begins to answer the other nodes. Found, OpenLog and Start follow.
 func New(o Options) (m *Member, err error) {
@@ -129,7 +155,8 @@ func New(o Options) (m *Member, err error) {
 		return nil, fmt.Errorf("make the directory of the replica's state: %w", err)
 	}
 	m.file = filepath.Join(o.Dir, "state")
-	if err := m.load(); err != nil {
+	m.source = source{m: m, dir: filepath.Join(o.Dir, "snapshot")}
+	if err := errors.Join(m.load(), m.loadNodes(), removeAll(o.FS, m.source.dir)); err != nil {
 		return nil, err
 	}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
@@ -162,33 +189,30 @@ func checkPeers(peers []string) error {
 // Addr is where the other nodes reach this one.
 func (m *Member) Addr() net.Addr { return m.mesh.Addr() }
 
-func (m *Member) answer([]byte) []byte {
-	b, err := json.Marshal(m.self())
-	if err != nil {
-		return nil // it cannot be: all fields are plain
-	}
-	return b
-}
-
-// self is what this node says of itself.
-func (m *Member) self() answer {
+// identity is what this node says of itself.
+func (m *Member) identity() answer {
 	contact := m.o.Contact()
+	var s replica.NodeStatus // before mu is locked: the replica sends with its own lock held
+	if n := m.replica.Load(); n != nil {
+		s = n.Status()
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	a := answer{Process: m.process, Node: hex.EncodeToString(m.node[:]), List: m.list, Contact: contact, Version: answerVersion}
 	if m.state.RaftID != 0 {
-		a.Cluster, a.Place = hex.EncodeToString(m.state.Cluster[:]), int(m.state.RaftID)
+		a.Cluster, a.Place, a.Term, a.Nodes = hex.EncodeToString(m.state.Cluster[:]), int(m.state.RaftID), m.state.Term, m.nodes
 	}
+	a.Term, a.Leader, a.First, a.Returning, a.Floor = max(a.Term, s.Term), s.Role.Leader, s.First, s.Returning, s.Floor
 	return a
 }
 
 // ask asks the node at a place who it is. A host without a name of its own is that of the
 // list.
-func (m *Member) ask(ctx context.Context, place int) (a answer, err error) {
+func (m *Member) ask(ctx context.Context, place int, q question) (a answer, err error) {
 	addr := m.o.Peers[place-1]
 	ctx, cancel := context.WithTimeout(ctx, 3*m.o.Ask)
 	defer cancel()
-	b, err := m.mesh.Ask(ctx, addr, []byte("who"))
+	b, err := m.mesh.Ask(ctx, addr, toJSON(q))
 	if err != nil {
 		return a, fmt.Errorf("%s does not answer: %w", addr, err)
 	}
@@ -211,12 +235,29 @@ func (m *Member) ask(ctx context.Context, place int) (a answer, err error) {
 func (m *Member) keepAsking() {
 	for {
 		var all sync.WaitGroup
+		answers := make([]answer, len(m.o.Peers))
 		for place := 1; place <= len(m.o.Peers); place++ {
-			if place != int(m.state.RaftID) { // it does not change any more
-				all.Go(func() { _, _ = m.ask(m.ctx, place) }) // the mesh logs who cannot be reached
+			if place != m.self {
+				all.Go(func() {
+					a, err := m.ask(m.ctx, place, question{Op: opWho})
+					if err != nil {
+						return // the mesh logs who cannot be reached
+					}
+					if a.Cluster == m.cluster && a.Place == place {
+						answers[place-1] = a
+						if m.nameOf(place) == "" {
+							err = m.learn(place, a.Node)
+						}
+					}
+					if err != nil {
+						m.o.Logger.Error("a node was not noted", "replica", place, "err", err)
+					}
+				})
 			}
 		}
 		all.Wait()
+		m.attend(answers)
+		m.source.tidy()
 		select {
 		case <-m.ctx.Done():
 			return
@@ -236,7 +277,7 @@ type Peer struct {
 
 // Peers returns all nodes, in the order of the list.
 func (m *Member) Peers() []Peer {
-	self := m.self()
+	self := m.identity()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	list := make([]Peer, len(m.o.Peers))
@@ -269,22 +310,19 @@ func (m *Member) Cluster() state.ID {
 	return m.state.Cluster
 }
 
-// name is a node's id in the mesh.
-func name(place uint64) string { return strconv.FormatUint(place, 10) }
-
 func (m *Member) receive(from string, b []byte) error {
-	id, err := strconv.ParseUint(from, 10, 64)
+	place, err := placeOf(from)
 	if err != nil {
 		return err
 	}
 	if n := m.replica.Load(); n != nil {
-		return n.Receive(id, b)
+		return n.Receive(uint64(place), b)
 	}
 	return nil // it is sent again
 }
 
 func (m *Member) send(msg replica.Message) {
-	m.mesh.Send(name(msg.Raft.GetTo()), func(dst []byte) []byte { return replica.AppendMessage(dst, msg) })
+	m.mesh.Send(m.nameOf(int(msg.Raft.GetTo())), func(dst []byte) []byte { return replica.AppendMessage(dst, msg) })
 }
 
 // Close ends the connections, after the store was closed, which closes the node.

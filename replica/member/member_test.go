@@ -140,8 +140,9 @@ func TestFoundingNeedsAll(t *testing.T) {
 	}
 }
 
-// A node that has lost its files, has another list, or has somebody else's store, does not enter.
-func TestLostNodeIsRefused(t *testing.T) {
+// A node that has another list, or somebody else's store, does not enter; one that has lost its
+// files takes its place again, as one that may have promised anything.
+func TestWhoEnters(t *testing.T) {
 	t.Parallel()
 	list, peers := places(t, 3)
 	members := found(t, list, peers)
@@ -160,7 +161,13 @@ func TestLostNodeIsRefused(t *testing.T) {
 		}
 	}
 	at := list[2].addr
-	refused("lost files", &place{addr: at, dir: t.TempDir() + "/raft"}, peers, true, "lost its files")
+	lost, err := (&place{addr: at, dir: t.TempDir() + "/raft"}).open(t, peers, true)
+	must(t, err)
+	must(t, lost.Found(ctx))
+	if s := lost.state; !s.Returning || s.RaftID != 3 || lost.Cluster() != members[0].Cluster() {
+		t.Errorf("lost files: %+v", s)
+	}
+	must(t, lost.Close())
 	refused("another order", &place{addr: at, dir: t.TempDir() + "/raft"}, []string{peers[2], peers[0], peers[1]}, true, "another raft-peers")
 	refused("a store without a state", &place{addr: at, dir: t.TempDir() + "/raft"}, peers, false, "no state of a replica")
 	refused("none of the list", &place{addr: "127.0.0.1:0", dir: t.TempDir() + "/raft"}, []string{peers[0], peers[0] + "0", peers[1]}[:1], true, "none of")

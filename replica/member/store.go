@@ -47,12 +47,20 @@ func (m *Member) OpenLog(o journal.Opening) (journal.Log, error) {
 	for i := range voters {
 		voters[i] = uint64(i + 1)
 	}
+	ret, first, err := m.returning(o.Policy)
+	if err != nil {
+		return nil, err
+	}
 	n, err := replica.OpenNode(replica.NodeOptions{
-		FS: o.FS, Dir: o.Dir, State: m.file, StateFS: m.o.FS, SegmentBytes: o.SegmentBytes, Policy: o.Policy, Voters: voters, Send: m.send,
-		OnDurable: o.OnDurable, Tick: m.o.Tick, Election: m.o.Election, Clock: m.o.Clock, Now: m.o.Now, Boot: m.o.Boot, Logger: m.o.Logger,
+		Return: ret,
+		FS:     o.FS, Dir: o.Dir, State: m.file, StateFS: m.o.FS, SegmentBytes: o.SegmentBytes, Policy: o.Policy, Voters: voters, Send: m.send,
+		OnDurable: o.OnDurable, Retain: m.o.Retain, Tick: m.o.Tick, Election: m.o.Election, Clock: m.o.Clock, Now: m.o.Now, Boot: m.o.Boot, Logger: m.o.Logger,
 	}, have, o.Replay, o.Progress)
 	if err != nil {
 		return nil, err
+	}
+	if s := n.Status(); ret != nil && m.o.StoreDir != "" && s.Last+1 < first {
+		return nil, errors.Join(fmt.Errorf("%w: its newest entry is %d, the others have none before %d", replica.ErrBehind, s.Last, first), n.Close())
 	}
 	m.replica.Store(n)
 	return log{n}, nil
@@ -86,8 +94,9 @@ const eraShift = 48
 
 // Wrap makes the store of rows whose log OpenLog has opened. Start begins.
 func (m *Member) Wrap(rows Rows) *Store {
-	m.store = &Store{Rows: rows, m: m, node: m.replica.Load()}
-	return m.store
+	s := &Store{Rows: rows, m: m, node: m.replica.Load()}
+	m.built.Store(s)
+	return s
 }
 
 // Start begins to take part in the cluster.

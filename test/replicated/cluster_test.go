@@ -31,6 +31,8 @@ import (
 type cluster struct {
 	t      testing.TB
 	policy journal.Policy
+	retain int64 // of the log
+	rate   int64 // of snapshots
 	log    *slog.Logger
 	nodes  []*node
 	peers  []string
@@ -47,10 +49,12 @@ const (
 )
 
 type node struct {
-	c   *cluster
-	no  int
-	mem *vfs.MemFS
-	ln  net.Listener // for the other nodes; made anew at each start
+	c        *cluster
+	no       int
+	mem      *vfs.MemFS
+	ln       net.Listener // for the other nodes; made anew at each start
+	boot     byte         // of the machine
+	restarts sync.WaitGroup
 
 	mu     sync.Mutex
 	addr   string // for clients; empty: it is down
@@ -81,6 +85,7 @@ func newCluster(t testing.TB, n int, policy journal.Policy, rng *rand.Rand) *clu
 	all.Wait()
 	t.Cleanup(func() {
 		for _, x := range c.nodes {
+			x.restarts.Wait()
 			x.stop()
 		}
 	})
@@ -103,28 +108,34 @@ func must(t testing.TB, err error) {
 
 // start starts the node on what its file system has.
 func (x *node) start() {
+	if err := x.startWithin(context.Background()); err != nil {
+		x.c.t.Errorf("node %d: %v", x.no, err)
+	}
+}
+
+// startWithin ends the node again if ctx ends before it is open.
+func (x *node) startWithin(ctx context.Context) error {
 	c := x.c
 	ln := x.ln
 	for end := time.Now().Add(20 * time.Second); ln == nil; {
 		var err error
 		if ln, err = net.Listen("tcp", c.peers[x.no]); err != nil && time.Now().After(end) {
-			c.t.Errorf("node %d: %v", x.no, err)
-			return
+			return err
 		}
 	}
 	x.ln = nil
 	mem := x.mem
 	cfg := config.New()
 	if err := cfg.Args([]string{"--port", "0", "--bind", "127.0.0.1", "--dir", c.t.TempDir(), "--io-threads", "1"}); err != nil {
-		c.t.Errorf("node %d: %v", x.no, err)
-		return
+		return err
 	}
 	var srv *server.Server
 	var m *member.Member
 	open := func(ctx context.Context, progress func(done, total int64)) (engine.Engine, error) {
 		var err error
 		m, err = member.New(member.Options{
-			FS: local.JournalFiles(mem), Dir: "/data/raft", Peers: c.peers, Listener: ln, Secret: [32]byte{1}, Boot: state.ID{1},
+			FS: local.JournalFiles(mem), Dir: "/data/raft", Peers: c.peers, Listener: ln, Secret: [32]byte{1}, Boot: state.ID{1, x.boot},
+			StoreDir: "/data/local", Retain: c.retain, Rate: c.rate, Restart: func() { x.restarts.Go(func() { x.stop(); x.start() }) },
 			Contact: func() member.Contact {
 				if at, ok := srv.Addr().(*net.TCPAddr); ok { // else it is shutting down
 					return member.Contact{Host: "127.0.0.1", Port: at.Port}
@@ -147,31 +158,45 @@ func (x *node) start() {
 		if err := m.Found(ctx); err != nil {
 			return fail(err)
 		}
-		rows, err := local.Open(local.Options{
-			Dir: "/data/local", FS: mem, Memory: 32 << 20, SegmentBytes: 64 << 10, JournalBytes: 64 << 10,
-			Unit: keyspace.Unit, Pinned: keyspace.Pinned, Fsync: c.policy, Logger: c.log, Log: m.OpenLog,
+		store, err := m.Open(ctx, progress, func() (member.Rows, error) {
+			rows, err := local.Open(local.Options{
+				Dir: "/data/local", FS: mem, Memory: 32 << 20, SegmentBytes: 64 << 10, JournalBytes: 64 << 10,
+				Unit: keyspace.Unit, Pinned: keyspace.Pinned, Fsync: c.policy, Logger: c.log, Log: m.OpenLog,
+			})
+			if err != nil {
+				return nil, err
+			}
+			return rows, nil
 		})
 		if err != nil {
 			return fail(err)
 		}
-		return m.Wrap(rows), nil
+		return store, nil
 	}
 	srv, err := server.New(server.Options{Config: cfg, Open: open, Seed: 1, Logger: c.log, Patience: time.Millisecond})
 	if err == nil {
 		err = srv.Start()
 	}
 	if err != nil {
-		c.t.Errorf("node %d: %v", x.no, err)
-		return
+		return err
 	}
+	ended := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(ended)
+		_ = srv.Shutdown(context.Background()) // what it has on disk is all that counts
+	})
 	<-srv.Loaded()
+	if !stop() {
+		<-ended
+		return ctx.Err()
+	}
 	if err := srv.LoadError(); err != nil {
-		c.t.Errorf("node %d: %v", x.no, err)
-		return
+		return errors.Join(err, srv.Shutdown(context.Background()))
 	}
 	x.mu.Lock()
 	x.srv, x.member, x.addr = srv, m, srv.Addr().String()
 	x.mu.Unlock()
+	return nil
 }
 
 // stop ends the node cleanly.
@@ -185,7 +210,7 @@ func (x *node) stop() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	if err := srv.Shutdown(ctx); err != nil {
+	if err := srv.Shutdown(ctx); err != nil && x.member.Node().Err() == nil {
 		x.c.t.Errorf("stopping node %d: %v", x.no, err)
 	}
 }
@@ -288,7 +313,7 @@ func (x *node) client() *respclient.Client {
 
 // leader returns the node that serves; it waits for one.
 func (c *cluster) leader() *node {
-	for end := time.Now().Add(60 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(15 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		for _, x := range c.nodes {
 			if cl := x.client(); cl != nil {
 				v, err := cl.Do("GET", "nothing")

@@ -301,7 +301,7 @@ func history(t *testing.T, policy journal.Policy, rng *rand.Rand) {
 	var ops []porcupine.Operation
 	counts := make(map[outcome]int)
 	start := time.Now()
-	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	var clients sync.WaitGroup
 	for id := range 5 {
@@ -341,10 +341,16 @@ func history(t *testing.T, policy journal.Policy, rng *rand.Rand) {
 		})
 	}
 	var events []string
-	for ctx.Err() == nil {
+	enough := func() bool { // a machine with much to do takes longer
+		mu.Lock()
+		defer mu.Unlock()
+		return time.Since(start) > 4*time.Second && counts[done] >= 100
+	}
+	for ctx.Err() == nil && !enough() {
 		time.Sleep(time.Duration(rng.IntN(400)) * time.Millisecond)
 		events = append(events, c.nemesis(rng, policy == journal.Always))
 	}
+	cancel()
 	clients.Wait()
 	c.setCuts(nil)
 	x := c.leader()

@@ -65,7 +65,7 @@ func TestLeaderIsKilled(t *testing.T) {
 		return err == nil && !v.IsError()
 	}
 	leader := func(not int) int {
-		for end := time.Now().Add(60 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		for end := time.Now().Add(15 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 			for i, p := range clientPorts {
 				if i != not && leads(p) {
 					return i
