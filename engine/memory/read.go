@@ -100,9 +100,8 @@ func (v *view) Iter(lo, hi []byte, reverse bool) engine.Iterator {
 // snapshot is a frozen state.
 type snapshot struct {
 	engine.Uncounted
-	e     *Engine
-	snap  resident.Snapshot
-	value []byte
+	e    *Engine
+	snap resident.Snapshot
 }
 
 // Snapshot implements engine.Engine.
