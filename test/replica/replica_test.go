@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"redoubt/client"
 	"redoubt/comparer"
 	"redoubt/internal/respclient"
 	"redoubt/internal/testmaster"
@@ -102,7 +103,7 @@ func inSync(t *testing.T, master, replica *respclient.Client) {
 func equal(t *testing.T, from, to string) {
 	t.Helper()
 	r, err := comparer.Compare(context.Background(), comparer.Options{
-		From: comparer.Server{Addr: from}, To: comparer.Server{Addr: to}, Skew: time.Second, Again: 5,
+		From: client.Server{Addr: from}, To: client.Server{Addr: to}, Skew: time.Second, Again: 5,
 		Report: func(d comparer.Difference) { t.Error(d) },
 	})
 	if err != nil {
