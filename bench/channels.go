@@ -242,7 +242,7 @@ func subscriberMemory(out *document) error {
 		ours bool
 		args []string
 	}{
-		{"redoubt, engine local", true, nil}, {"redoubt, engine mem", true, []string{"--engine", "mem"}}, {"redis, no persistence", false, nil},
+		{"redoubt, engine local", true, nil}, {"redoubt, engine memory", true, []string{"--engine", "memory"}}, {"redis, no persistence", false, nil},
 	} {
 		var each []string
 		for _, channels := range []int{1, n} {

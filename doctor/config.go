@@ -31,8 +31,8 @@ func (e *examination) configuration() {
 			"they are read so that files and tools of Redis work; who relies on them is mistaken", "take them out, or leave them for a way back to Redis")
 	}
 	switch cfg.Enum("engine") {
-	case "mem":
-		e.add(area, Warning, "engine is mem", "everything is lost when the process ends", "set engine local unless the data is of no worth")
+	case "memory":
+		e.add(area, Warning, "engine is memory", "everything is lost when the process ends", "set engine local unless the data is of no worth")
 	case "tikv":
 		if cfg.Str("tikv-pd") == "" {
 			e.add(area, Fault, "engine is tikv and tikv-pd is not set", "the server does not know its cluster", "set tikv-pd to the addresses of the placement drivers")

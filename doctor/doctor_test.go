@@ -234,7 +234,7 @@ func TestFindings(t *testing.T) {
 	}{
 		{Fault, "Bad directive", arg("--nonsense", "1")},
 		{Advice, "have no effect here: activerehashing", arg("--activerehashing", "no")},
-		{Warning, "engine is mem", arg("--engine", "mem")},
+		{Warning, "engine is memory", arg("--engine", "memory")},
 		{Fault, "tikv-pd is not set", arg("--engine", "tikv")},
 		{Fault, "cql-hosts is not set", arg("--engine", "cql")},
 		{Advice, "appendfsync is no", arg("--appendfsync", "no")},

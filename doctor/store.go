@@ -10,7 +10,7 @@ import (
 // store looks at the directory of the store.
 func (e *examination) store() {
 	const area = "store"
-	if e.cfg.Enum("engine") == "mem" {
+	if e.cfg.Enum("engine") == "memory" {
 		return
 	}
 	dir := e.cfg.Str("dir")

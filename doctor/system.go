@@ -106,7 +106,7 @@ func existing(dir string) string {
 // disk looks at the file system of the data.
 func (e *examination) disk() {
 	const area = "disk"
-	if e.cfg.Enum("engine") == "mem" {
+	if e.cfg.Enum("engine") == "memory" {
 		return
 	}
 	at := existing(e.cfg.Str("dir"))
