@@ -157,6 +157,9 @@ test('the terminal completes, shows trees, and keeps its state', async () => {
   await page.waitForSelector('.prompt b:has-text("0>")');
 });
 
+/** Waits until the form of a string has read the value again that it has saved. */
+const saved = () => page.waitForSelector('textarea:not([readonly]) ~ .acts-row button:has-text("Save"):disabled');
+
 const editors = {
   async string() {
     await db.do('SET', 's:text', 'hello', 'EX', 1000);
@@ -165,7 +168,7 @@ const editors = {
     await page.click('button:has-text("Save")');
     await until('changed', 'GET', 's:text');
     assert.ok((await db.do('TTL', 's:text')) > 900, 'the expiry stays');
-    await page.waitForSelector('button:has-text("Save"):disabled');
+    await saved();
     await db.do('SET', 's:text', 'by another');
     await page.fill('textarea[aria-label=Value]', 'lost');
     await page.click('button:has-text("Save")');
@@ -191,6 +194,7 @@ const editors = {
     await page.fill('textarea[aria-label=Value]', '42 43');
     await page.click('button:has-text("Save")');
     await until('BC', 'GET', 's:bits');
+    await saved();
     await page.click('button:has-text("Bits")');
     await page.click('button[aria-label="bit 7"]');
     await until('CC', 'GET', 's:bits');
