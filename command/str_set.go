@@ -177,9 +177,8 @@ func (o *setCall) propagate(c *Ctx, key, value []byte, expire int64) {
 	case o.opts&(optIfEq|optIfNe) != 0:
 		c.propagate("SET", key, value)
 	case o.opts&optGet != 0:
-		c.propagate("SET", slices.DeleteFunc(slices.Clone(c.Args[1:]), func(a []byte) bool {
-			return &a[0] != &key[0] && &a[0] != &value[0] && isWord(a, "get")
-		})...)
+		options := slices.DeleteFunc(slices.Clone(c.Args[3:]), func(a []byte) bool { return isWord(a, "get") })
+		c.propagate("SET", append([][]byte{key, value}, options...)...)
 	}
 }
 

@@ -48,8 +48,13 @@ func Keys(in io.Reader) (map[string]string, error) {
 func Same(t testing.TB, got, want map[string]string) {
 	t.Helper()
 	for _, key := range slices.Sorted(maps.Keys(want)) {
-		if got[key] != want[key] {
-			t.Errorf("%.100q is %.300q\nwant %.300q", key, got[key], want[key])
+		if a, b := got[key], want[key]; a != b {
+			n := 0 // they are the same up to here
+			for n < min(len(a), len(b)) && a[n] == b[n] {
+				n++
+			}
+			from := max(0, n-100)
+			t.Errorf("%.100q differs at byte %d, where it is %.300q\nwant %.300q", key, n, a[from:], b[from:])
 		}
 	}
 	for key := range got {

@@ -119,7 +119,7 @@ func TestLockThatExpired(t *testing.T) {
 func TestLockThatExpiredOnRedis(t *testing.T) {
 	testserver.Oracle(t)
 	t.Parallel()
-	lockThatExpired(t, connect(t, testserver.StartRedis(t).Addr), 300*time.Millisecond, time.Sleep)
+	lockThatExpired(t, connect(t, testserver.StartRedis(t).Addr), 2*time.Second, time.Sleep)
 }
 
 func lockThatExpired(t *testing.T, c *redis.Client, ttl time.Duration, pass func(time.Duration)) {

@@ -81,7 +81,7 @@ func contents(addr string) (map[string]string, error) {
 	return keys, err
 }
 
-var private = regexp.MustCompile(`(?m)^(consumer ".*"|pending [^ ]+) -?\d+ -?\d+$`)
+var private = regexp.MustCompile(`(?m)^(consumer ".*"|pending \{\d+ \d+\})(?: -?\d+)+$`)
 
 // awaitSame waits until the replica has the data of the master.
 func awaitSame(t *testing.T, master, replica string) {

@@ -34,7 +34,7 @@ const (
 var streamCases = []streamCase{
 	// Strings.
 	{run: []string{"SET k v", "SET k w EX 100", "SET k w PX 100000", "SET k w KEEPTTL", "SET k x EXAT 9999999999", "SET k x PXAT 9999999999000"}},
-	{run: []string{"SET k v NX", "SET k v NX", "SET k w XX GET", "SET k w GET", "SET k w EX 100 NX", "SET k w XX EX 100", "SET k w GET EX 100", "SET k v KEEPTTL GET"}},
+	{run: []string{"SET k v NX", "SET k v NX", "SET k w XX GET", "SET k w GET", "SET k w EX 100 NX", "SET k w XX EX 100", "SET k w GET EX 100", "SET k v KEEPTTL GET", "SET k  GET", "SET get get GET", "SET k  XX GET"}},
 	{run: []string{"SET k w XX PXAT 9999999999000", "SET k v", "SET k w XX PXAT 9999999999000", "SET k w PXAT 9999999999000 GET"}},
 	{run: []string{"set k v", "SeT k v xx", "SET k v xx get"}},
 	{run: []string{"SETNX k v", "SETNX k v", "SETEX k 100 v", "PSETEX k 100000 v", "GETSET k w", "GETDEL k", "GETDEL k"}},
