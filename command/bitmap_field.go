@@ -99,9 +99,12 @@ func runBitfield(c *Ctx, readOnly bool) error {
 	if changes > 0 || e.Grown() || !e.Raw() {
 		e.Store()
 	}
-	if changes > 0 {
+	switch {
+	case changes > 0:
 		c.Tx.Changed(keyspace.StringEv, "setbit", c.Args[1])
 		c.Tx.FX.Changes += changes - 1
+	case e.Grown(): // to Redis this is no change, but its replicas then differ from it
+		c.propagate(string(c.Args[0]), c.Args[1:]...)
 	}
 	return nil
 }
