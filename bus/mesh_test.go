@@ -183,8 +183,17 @@ func TestMeshSurvivesGarbage(t *testing.T) {
 	a.Join("c", "a", []Peer{b.peer("b"), {ID: "evil", Addr: "127.0.0.1:1"}})
 	b.Join("c", "b", []Peer{a.peer("a")})
 	soon(t, "connected", connectedTo(b, "a"))
-	closed := func(name string, c net.Conn) {
+	// harm sends bytes, and nothing more, over a connection that the other side must close.
+	harm := func(name string, c net.Conn, bytes []byte) {
 		t.Helper()
+		defer c.Close()
+		_, err := c.Write(bytes)
+		if err == nil {
+			err = c.(*net.TCPConn).CloseWrite()
+		}
+		if err != nil {
+			return // it is closed already
+		}
 		if err := c.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
 			t.Fatal(err)
 		}
@@ -205,14 +214,7 @@ func TestMeshSurvivesGarbage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Write(bytes); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.(*net.TCPConn).CloseWrite(); err != nil {
-			t.Fatal(err)
-		}
-		closed(name, c)
-		c.Close()
+		harm(name, c, bytes)
 	}
 	for name, bytes := range map[string][]byte{
 		"another kind":      appendFrame(nil, frameEffects, []byte("harm")),
@@ -220,14 +222,7 @@ func TestMeshSurvivesGarbage(t *testing.T) {
 		"beyond the limit":  append(binary.BigEndian.AppendUint32(nil, 1<<31), frameSent),
 		"an empty frame":    make([]byte, 4),
 	} {
-		c := greeted(t, a, "c:evil", "c:a")
-		if _, err := c.Write(bytes); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.(*net.TCPConn).CloseWrite(); err != nil {
-			t.Fatal(err)
-		}
-		closed(name, c)
+		harm(name, greeted(t, a, "c:evil", "c:a"), bytes)
 	}
 	b.Send("a", say("still here"))
 	soon(t, "the others are heard", func() bool { return len(a.list()) > 0 })
