@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // When half of a cluster runs it is said how to stop it.
@@ -26,8 +27,11 @@ func TestHalfOfACluster(t *testing.T) {
 		in.Close()
 		_ = half.Wait() // it found no line
 	}()
-	if len(alive(dir, []int{half.Process.Pid})) != 1 {
-		t.Skip("command lines of processes cannot be read here")
+	// The command line of a new process may be empty for a moment.
+	for end := time.Now().Add(5 * time.Second); len(alive(dir, []int{half.Process.Pid})) != 1; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Skip("command lines of processes cannot be read here")
+		}
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)

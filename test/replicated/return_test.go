@@ -12,6 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"redoubt/engine/local"
+	"redoubt/internal/respclient"
 	"redoubt/journal"
 )
 
@@ -83,12 +84,20 @@ func (c *cluster) check(x *node, n int) {
 	c.await("the node is whole", x.whole)
 	gone := c.nodes[(x.no+1)%len(c.nodes)]
 	gone.stop()
-	cl := c.leader().client()
-	defer cl.Close()
 	for i := range n {
-		v, err := cl.Do("GET", fmt.Sprint("n", i))
-		if err != nil || !strings.HasPrefix(v.Str, fmt.Sprintf("%d ", i)) {
-			c.t.Fatalf("write %d of %d: %.20q, %v", i, n, v.Str, err)
+		var v respclient.Value
+		c.await(fmt.Sprintf("an answer to read %d", i), func() bool { // there may be another leader since the last one
+			cl := c.leader().client()
+			if cl == nil {
+				return false
+			}
+			defer cl.Close()
+			var err error
+			v, err = cl.Do("GET", fmt.Sprint("n", i))
+			return err == nil && !v.IsError()
+		})
+		if !strings.HasPrefix(v.Str, fmt.Sprintf("%d ", i)) {
+			c.t.Fatalf("write %d of %d: %.20q", i, n, v.Str)
 		}
 	}
 }
@@ -147,16 +156,27 @@ func TestNodeReturns(t *testing.T) {
 	}
 }
 
-// damage changes a byte in the middle of the journal.
+// damage changes a byte in the middle of the longest file of the journal.
 func damage(t testing.TB, mem *vfs.MemFS) {
-	names, err := mem.List("/data/local/journal")
+	const dir = "/data/local/journal/"
+	names, err := mem.List(dir)
 	must(t, err)
-	f, err := local.JournalFiles(mem).OpenForWrite("/data/local/journal/" + names[0])
+	var name string
+	var size int64
+	for _, n := range names {
+		info, err := mem.Stat(dir + n)
+		must(t, err)
+		if strings.HasSuffix(n, ".jnl") && info.Size() > size {
+			name, size = n, info.Size()
+		}
+	}
+	f, err := local.JournalFiles(mem).OpenForWrite(dir + name)
 	must(t, err)
+	at := min(600, size/2)
 	b := make([]byte, 1)
-	_, err = f.ReadAt(b, 600)
+	_, err = f.ReadAt(b, at)
 	must(t, err)
-	_, err = f.WriteAt([]byte{b[0] ^ 1}, 600)
+	_, err = f.WriteAt([]byte{b[0] ^ 1}, at)
 	must(t, err)
 	must(t, f.Close())
 }
