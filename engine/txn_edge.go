@@ -59,8 +59,8 @@ func (t *Txn) mergeEdge(lo, hi []byte, reverse bool, b []byte) (row []byte, key 
 			lo = own.after(k)
 		}
 	}
-	if !found {
-		b = b[:at]
+	if !found { // an earlier step may have found a row that the batch deletes
+		b, key = b[:at], 0
 	}
 	if !bytes.Equal(lo, begin) || !bytes.Equal(hi, end) {
 		batch.noteGap(o, begin, end, reverse, b[at:at+key], found)
