@@ -41,22 +41,21 @@ func (srv *Server) setEviction() {
 // evictKeys evicts keys before a command if the data is beyond maxmemory and there is a policy. guard
 // is the Guard of the session's calls.
 func (srv *Server) evictKeys(b *executor.Batch, guard sync.Locker) {
-	e := srv.set.eviction.Load()
-	if e == nil || b == nil || srv.dataBytes == nil || !srv.exec.Evicts() || !srv.beyondMemory() {
+	e, limit := srv.set.eviction.Load(), srv.set.maxMemory.Load()
+	if e == nil || b == nil || limit <= 0 || srv.dataBytes == nil || !srv.exec.Evicts() {
 		return
 	}
-	if srv.pause.active.Load() || srv.role.Replica() && srv.set.ignoresMemory.Load() {
+	data, beside := srv.dataBytes()
+	if data+beside <= limit || srv.pause.active.Load() || srv.role.Replica() && srv.set.ignoresMemory.Load() {
 		return
 	}
-	found, err := b.Evict(*e, srv.beyondMemory, guard)
+	// What clients leave unread of what they are told of evicted keys makes this evict no more.
+	found, err := b.Evict(*e, func() bool {
+		data, _ := srv.dataBytes()
+		return data+beside > limit
+	}, guard)
 	if err != nil {
-		srv.log.Error("evicting keys failed", "err", err)
+		srv.clientLog.Error("evicting keys failed", "err", err)
 	}
 	srv.set.nothingToEvict.Store(!found)
-}
-
-// beyondMemory reports whether the data is beyond maxmemory.
-func (srv *Server) beyondMemory() bool {
-	limit := srv.set.maxMemory.Load()
-	return limit > 0 && srv.dataBytes() > limit
 }

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"fmt"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -188,4 +189,32 @@ func TestUseOfKeys(t *testing.T) {
 	clock.Advance(3 * time.Minute)
 	send(":12", "OBJECT FREQ c")
 	send("-ERR An LFU maxmemory policy is selected, idle time not tracked. Please note that when switching between policies at runtime LRU and LFU data will take some time to adjust.", "OBJECT IDLETIME c")
+}
+
+// Clients that are told of evicted keys and do not read make one round of eviction evict no
+// more: what they leave unread counts, but is not what eviction is to make up for.
+func TestEvictionDoesNotFeedItself(t *testing.T) {
+	t.Parallel()
+	s := testserver.Start(t, testserver.Options{Engine: "memory", Args: []string{
+		"--maxmemory", "64mb", "--maxmemory-policy", "allkeys-random", "--maxmemory-eviction-tenacity", "100", "--maxmemory-clients", "0",
+	}})
+	c := dial(t, s.Addr)
+	const keys = 1000
+	for i := range keys {
+		must(t, c, fmt.Sprintf("SET %s%d v", strings.Repeat("k", 20_000), i))
+	}
+	for range 20 {
+		deaf := dial(t, s.Addr)
+		if err := deaf.Conn().(*net.TCPConn).SetReadBuffer(4 << 10); err != nil {
+			t.Fatal(err)
+		}
+		must(t, deaf, "HELLO 3")
+		must(t, deaf, "CLIENT TRACKING ON BCAST")
+	}
+	used, _ := strconv.Atoi(infoOf(t, c, "memory")["used_memory"])
+	must(t, c, fmt.Sprint("CONFIG SET maxmemory ", used-400_000)) // some twenty keys
+	evicted, _ := strconv.Atoi(infoOf(t, c, "stats")["evicted_keys"])
+	if evicted == 0 || evicted > 60 {
+		t.Errorf("%d of %d keys were evicted", evicted, keys)
+	}
 }

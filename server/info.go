@@ -96,7 +96,8 @@ func (v infoView) Store() info.Store {
 	}
 	f.Ready, f.Stats, f.Err = true, srv.eng.Stats(), srv.eng.Err()
 	if _, ok := srv.eng.(inMemory); ok {
-		f.Counted = srv.dataBytes()
+		data, beside := srv.dataBytes()
+		f.Counted = data + beside
 	}
 	if f.Err == nil {
 		f.Err = srv.eng.Full()

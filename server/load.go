@@ -49,8 +49,9 @@ type storage struct {
 	boundedByMemory bool // the engine keeps nothing on disk
 	remote          bool // the engine is on other machines
 	// dataBytes is set where maxmemory bounds the data itself: on an engine that keeps it in
-	// memory only. It returns what counts against maxmemory.
-	dataBytes func() int64
+	// memory only. It returns what counts against maxmemory: the data, and what clients and
+	// commands hold beside it.
+	dataBytes func() (data, beside int64)
 }
 
 // loading is the state of the opening of the store.
@@ -187,9 +188,9 @@ func (srv *Server) attach(eng engine.Engine, space *keyspace.Space) {
 	srv.boundedByMemory = !eng.Capabilities().Durable
 	switch m := eng.(type) {
 	case inMemory:
-		srv.dataBytes = func() int64 { return m.Memory() + max(srv.budget.Used(), m.Reserved()) }
+		srv.dataBytes = func() (int64, int64) { return m.Memory(), max(srv.budget.Used(), m.Reserved()) }
 	case interface{ Memory() int64 }: // the model of tests
-		srv.dataBytes = m.Memory
+		srv.dataBytes = func() (int64, int64) { return m.Memory(), 0 }
 	}
 	if srv.remote && srv.ownClock {
 		if shared, ok := eng.(engine.Shared); ok {

@@ -130,7 +130,8 @@ func (srv *Server) limitCommands() {
 func (srv *Server) outOfMemory() bool {
 	limit := srv.set.maxMemory.Load()
 	if limit > 0 && srv.dataBytes != nil {
-		return srv.dataBytes() > limit && (srv.set.eviction.Load() == nil || !srv.exec.Evicts() || srv.set.nothingToEvict.Load())
+		data, beside := srv.dataBytes()
+		return data+beside > limit && (srv.set.eviction.Load() == nil || !srv.exec.Evicts() || srv.set.nothingToEvict.Load())
 	}
 	return limit > 0 && limit < leastMemory
 }
